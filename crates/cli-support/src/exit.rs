@@ -78,14 +78,15 @@ pub fn code_of(error: &anyhow::Error) -> Code {
     }
 }
 
+#[derive(Serialize)]
+struct Line<'a> {
+    message_type: &'static str,
+    code: u8,
+    message: &'a str,
+}
+
 /// Prints why a command of `program` failed.
 pub fn report(output: Output, program: &str, code: Code, message: &str) {
-    #[derive(Serialize)]
-    struct Line<'a> {
-        message_type: &'static str,
-        code: u8,
-        message: &'a str,
-    }
     tracing::error!(target: TARGET, code = code.number(), "{message}");
     let text = || format!("{program}: {message}");
     let line = if output.json {
@@ -102,8 +103,23 @@ pub fn report(output: Output, program: &str, code: Code, message: &str) {
     drop(output.error_line(&line));
 }
 
-/// Prints clap's message, an error or the requested help, and returns its exit code.
+/// Prints clap's message, an error or the requested help, and returns its exit code. An error is a
+/// JSON line if one of the words is `--json`.
 pub fn not_understood(error: &clap::Error) -> ExitCode {
+    let code = u8::try_from(error.exit_code()).unwrap_or(2);
+    let options = || std::env::args_os().take_while(|word| word != "--");
+    if error.use_stderr() && options().any(|word| word == "--json") {
+        let message = error.render().to_string();
+        let line = Line {
+            message_type: "exit_error",
+            code,
+            message: message.trim_end(),
+        };
+        if let Ok(line) = serde_json::to_string(&line) {
+            drop(writeln!(std::io::stderr().lock(), "{line}"));
+            return code.into();
+        }
+    }
     let is_typed = |word: std::ffi::OsString| {
         let text = word.to_string_lossy();
         matches!(shown(&text), std::borrow::Cow::Owned(_))
@@ -116,7 +132,7 @@ pub fn not_understood(error: &clap::Error) -> ExitCode {
     } else {
         drop(error.print());
     }
-    u8::try_from(error.exit_code()).unwrap_or(2).into()
+    code.into()
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //! a terminal.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use cli_support::output::Output;
@@ -15,12 +16,34 @@ use crate::profile::PASSWORD_VARIABLE;
 /// The variable with the password of the store to copy from.
 const FROM_PASSWORD_VARIABLE: &str = "ONEFOLD_FROM_PASSWORD";
 
+/// The password that a pipe or a person gave, and the pipe's name. Both give it once, and a process
+/// may need it again: for each backup of a profile, or for the store to copy from.
+static GIVEN_ONCE: Mutex<Option<(Option<PathBuf>, Credential)>> = Mutex::new(None);
+
 /// The password of the store.
 pub(crate) fn existing(global: &Global) -> Result<Credential> {
-    if let Some(credential) = configured(global)? {
+    let pipe = global.password_file.as_ref().filter(|file| {
+        let is_pipe = std::fs::metadata(file).is_ok_and(|found| !found.is_file());
+        is_pipe && !global.insecure_no_password
+    });
+    let mut given = GIVEN_ONCE.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = |pipe: Option<&PathBuf>| {
+        let known = given.as_ref().filter(|(of, _)| of.as_ref() == pipe);
+        known.map(|(_, credential)| credential.clone())
+    };
+    if let Some(credential) = pipe.and_then(|pipe| known(Some(pipe))) {
         return Ok(credential);
     }
-    prompt("password for the store: ")
+    let credential = match configured(global)? {
+        Some(credential) if pipe.is_none() => return Ok(credential),
+        Some(credential) => credential,
+        None => match known(None) {
+            Some(credential) => credential,
+            None => prompt("password for the store: ")?,
+        },
+    };
+    *given = Some((pipe.cloned(), credential.clone()));
+    Ok(credential)
 }
 
 /// Whether the password is at hand: neither a person nor a command is asked for it.
@@ -114,11 +137,12 @@ fn configured(global: &Global) -> Result<Option<Credential>> {
     }
 }
 
-/// The password that a command prints.
+/// The password that a command prints. Its standard input is empty: ours may have the data to back
+/// up.
 fn from_command(command: &str) -> Result<Credential> {
     let output = Command::new("sh")
         .args(["-c", command])
-        .stdin(Stdio::inherit())
+        .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
         .context("running the password command")?;

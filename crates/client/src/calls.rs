@@ -14,9 +14,18 @@ use crate::error::ClientError;
 /// How often the client looks whether its user has asked to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// What a server did with a call.
+#[derive(Debug)]
+pub(crate) enum Called {
+    /// It ran the operation.
+    Done(Box<Report>),
+    /// It has no place for the operation now, and did nothing. The reason.
+    Busy(ClientError),
+}
+
 /// Runs the operation on the server, and shows how far it is. After an error the caller must close
 /// the connection, and then the server stops the operation.
-pub(crate) fn call(connection: &Connection, call: &Call, monitor: &Monitor) -> onefold::Result<Report> {
+pub(crate) fn call(connection: &Connection, call: &Call, monitor: &Monitor) -> onefold::Result<Called> {
     let protocol = |error: serde_json::Error| ClientError::Protocol(error.to_string());
     let body = serde_json::to_vec(call).map_err(protocol)?;
     let number = connection.begin_with(request::CALL, &body)?;
@@ -26,8 +35,10 @@ pub(crate) fn call(connection: &Connection, call: &Call, monitor: &Monitor) -> o
             let unit = WorkUnit::from_number(progress.unit).unwrap_or_default();
             monitor.follow(unit, progress.done, progress.total);
         }
-        if let Some(answer) = answer {
-            break answer?;
+        match answer {
+            Some(Err(busy)) if busy.is_busy() => return Ok(Called::Busy(busy)),
+            Some(answer) => break answer?,
+            None => {}
         }
         if monitor.cancel().load(Ordering::Relaxed) {
             return Err(Error::Restore(RestoreError::Interrupted));
@@ -38,5 +49,6 @@ pub(crate) fn call(connection: &Connection, call: &Call, monitor: &Monitor) -> o
     for why in notes {
         monitor.add_note(Warning::Server { why });
     }
-    Ok(serde_json::from_slice(&report).map_err(protocol)?)
+    let report: Report = serde_json::from_slice(&report).map_err(protocol)?;
+    Ok(Called::Done(Box::new(report)))
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportError};
 use wire::Wire;
@@ -80,6 +81,16 @@ impl Connection {
     /// Waits for the answer to a request.
     pub(crate) fn wait(&self, number: u32) -> Result<Vec<u8>, ClientError> {
         self.inbox.answer(number)
+    }
+
+    /// Like [`Self::wait`]. A server that takes longer counts as gone.
+    pub(crate) fn wait_for(&self, number: u32, patience: Duration) -> Result<Vec<u8>, ClientError> {
+        self.inbox.answer_in(number, patience).unwrap_or_else(|| {
+            let seconds = patience.as_secs();
+            Err(ClientError::Connection(format!(
+                "the server has not answered for {seconds} s; see whether it runs"
+            )))
+        })
     }
 
     /// Asks, and waits for the answer.

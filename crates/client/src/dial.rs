@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use env::Clock;
 use onefold::PROGRAM;
-use transport::{Address, Channel, Connector, Invitation, Pin, Traffic, TransportError, Tunnel};
+use transport::{Address, Channel, Connector, Invitation, Pin, Traffic, TransportError, Tunnel, TunnelEnd};
 use wire::{Hello, Joined, Joining, LoggedIn, Login, Welcome, Wire, request};
 
 use crate::connection::Connection;
@@ -17,6 +17,11 @@ use crate::error::ClientError;
 
 /// How long a host may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a server may take for each of its messages of the handshake, and for its greeting. The
+/// system accepts connections also for a server process that is stopped.
+const GREETED_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 20 });
+/// How long it may take to answer a login: it may have to open the store first.
+const ADMITTED_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 300 });
 /// The first pause before a broken connection is made again. Pauses double, ...
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 /// ... up to this one.
@@ -62,29 +67,37 @@ pub enum Target {
 /// Opens connections to a target that have logged in.
 #[derive(Debug)]
 pub(crate) struct Dialer {
-    target: Target,
-    connector: Option<Connector>,
+    way: Way,
     pub(crate) traffic: Traffic,
+}
+
+/// How a dialer reaches its namespace.
+#[derive(Debug)]
+enum Way {
+    Network { access: Access, connector: Connector },
+    Tunnel { tunnel: Tunnel, ssh: OsString },
 }
 
 impl std::fmt::Display for Dialer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.target {
-            Target::Network(access) => access.address.fmt(f),
-            Target::Tunnel { tunnel, .. } => tunnel.fmt(f),
+        match &self.way {
+            Way::Network { access, .. } => access.address.fmt(f),
+            Way::Tunnel { tunnel, .. } => tunnel.fmt(f),
         }
     }
 }
 
 impl Dialer {
     pub(crate) fn new(target: Target, clock: &Arc<dyn Clock>) -> Result<Self, ClientError> {
-        let connector = match &target {
-            Target::Network(access) => Some(Connector::new(access.pin, clock)?),
-            Target::Tunnel { .. } => None,
+        let way = match target {
+            Target::Network(access) => Way::Network {
+                connector: Connector::new(access.pin, clock)?,
+                access,
+            },
+            Target::Tunnel { tunnel, ssh } => Way::Tunnel { tunnel, ssh },
         };
         Ok(Self {
-            target,
-            connector,
+            way,
             traffic: Traffic::default(),
         })
     }
@@ -119,15 +132,15 @@ impl Dialer {
 
     /// A connection that has logged in, and what the server told about the namespace.
     pub(crate) fn log_in_told(&self) -> Result<(Connection, LoggedIn), ClientError> {
-        let (channel, login) = match &self.target {
-            Target::Network(access) => (
-                reach(&access.address)?,
+        let (channel, login) = match &self.way {
+            Way::Network { access, connector } => (
+                reach(&access.address, connector)?,
                 Login {
                     token: access.token.clone(),
                     namespace: access.address.namespace.clone(),
                 },
             ),
-            Target::Tunnel { tunnel, ssh } => (
+            Way::Tunnel { tunnel, ssh } => (
                 tunnel.open(ssh)?,
                 Login {
                     token: String::new(),
@@ -135,17 +148,25 @@ impl Dialer {
                 },
             ),
         };
-        let channel = match &self.connector {
-            Some(connector) => connector.connect(channel)?,
-            None => channel,
-        };
         let connection = Connection::new(channel, &self.traffic)?;
         // The token goes with the greeting: a round trip less.
         let hello = connection.begin(request::HELLO, &Hello::new(PROGRAM))?;
         let login = connection.begin(request::LOGIN, &login);
-        welcome(&connection.wait(hello)?)?;
-        let told = LoggedIn::from_bytes(&connection.wait(login?)?);
+        let wait = |number, patience| match self.is_ssh() {
+            true => connection.wait(number),
+            false => connection.wait_for(number, patience),
+        };
+        welcome(&wait(hello, GREETED_WITHIN)?)?;
+        let told = LoggedIn::from_bytes(&wait(login?, ADMITTED_WITHIN)?);
         Ok((connection, told.map_err(|error| ClientError::protocol(&error))?))
+    }
+
+    /// Whether `ssh` opens the connection. It has time limits of its own, and may ask its user.
+    fn is_ssh(&self) -> bool {
+        let Way::Tunnel { tunnel, .. } = &self.way else {
+            return false;
+        };
+        matches!(tunnel.end, TunnelEnd::Ssh { .. })
     }
 }
 
@@ -155,7 +176,7 @@ impl Dialer {
 /// If the server cannot be reached, is another one, or refuses the invitation.
 pub fn join(invitation: &Invitation, label: &str, clock: &Arc<dyn Clock>) -> Result<Access, ClientError> {
     let connector = Connector::new(invitation.pin, clock)?;
-    let channel = connector.connect(reach(&invitation.address)?)?;
+    let channel = reach(&invitation.address, &connector)?;
     let connection = Connection::new(channel, &Traffic::default())?;
     greet(&connection)?;
     let joining = Joining {
@@ -176,7 +197,7 @@ pub fn join(invitation: &Invitation, label: &str, clock: &Arc<dyn Clock>) -> Res
 
 fn greet(connection: &Connection) -> Result<(), ClientError> {
     let number = connection.begin(request::HELLO, &Hello::new(PROGRAM))?;
-    welcome(&connection.wait(number)?)
+    welcome(&connection.wait_for(number, GREETED_WITHIN)?)
 }
 
 fn welcome(answer: &[u8]) -> Result<(), ClientError> {
@@ -190,11 +211,33 @@ fn welcome(answer: &[u8]) -> Result<(), ClientError> {
     )))
 }
 
-/// Connects to a server, without TLS.
-fn reach(address: &Address) -> Result<Channel, ClientError> {
+/// Connects to a server, by TLS.
+fn reach(address: &Address, connector: &Connector) -> Result<Channel, ClientError> {
     let place = address.place();
-    let socket = connect(&place).map_err(|source| TransportError::Unreachable { place, source })?;
-    Ok(Channel::try_from(socket).map_err(TransportError::from)?)
+    let unreachable = |source| TransportError::Unreachable {
+        place: place.clone(),
+        source,
+    };
+    let socket = Arc::new(connect(&place).map_err(unreachable)?);
+    socket
+        .set_read_timeout(Some(GREETED_WITHIN))
+        .map_err(unreachable)?;
+    let channel = match connector.connect(Channel::from(Arc::clone(&socket))) {
+        Err(TransportError::Broken(error)) if is_late(&error) => {
+            let seconds = GREETED_WITHIN.as_secs();
+            let why = format!("it has not answered for {seconds} s");
+            return Err(unreachable(io::Error::new(io::ErrorKind::TimedOut, why)).into());
+        }
+        connected => connected?,
+    };
+    // No other thread reads from the socket yet.
+    socket.set_read_timeout(None).map_err(unreachable)?;
+    Ok(channel)
+}
+
+/// Whether a read had a time limit, and nothing came within it.
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// Tries all addresses of a host.
@@ -210,4 +253,101 @@ fn connect(place: &str) -> io::Result<TcpStream> {
         }
     }
     Err(failed.unwrap_or_else(|| io::Error::other("the host has no address")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use env::SystemClock;
+    use transport::{Acceptor, Authority, FrameReader, FrameWriter};
+    use wire::{FRAME_BYTES_MAX, reply};
+
+    use super::*;
+
+    fn clock() -> Arc<dyn Clock> {
+        Arc::new(SystemClock)
+    }
+
+    /// A dialer to a server of this authority.
+    fn dialer(listener: &TcpListener, authority: &Authority) -> Dialer {
+        let place = listener.local_addr().unwrap();
+        let access = Access {
+            address: format!("onefold://{place}/web").parse().unwrap(),
+            pin: authority.pin().unwrap(),
+            token: "token".to_owned(),
+            rights: "write".to_owned(),
+        };
+        Dialer::new(Target::Network(access), &clock()).unwrap()
+    }
+
+    /// Logging in fails within some seconds, as with a server that is away.
+    fn is_given_up(dialer: Dialer) {
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || tell.send(dialer.log_in().map(drop)).ok());
+        let end = told.recv_timeout(Duration::from_secs(20)).expect("an end");
+        let error = end.unwrap_err();
+        assert!(error.is_of_connection(), "{error}");
+        assert!(error.to_string().contains("not answered for 2 s"), "{error}");
+    }
+
+    /// The system accepts connections for a process that is stopped.
+    #[test]
+    fn a_server_that_is_stopped_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        is_given_up(dialer(&listener, &Authority::generate().unwrap()));
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let target = Target::Tunnel {
+            tunnel: format!("unix://{}/web", path.display()).parse().unwrap(),
+            ssh: OsString::new(),
+        };
+        is_given_up(Dialer::new(target, &clock()).unwrap());
+    }
+
+    /// The server stops after the handshake, and after its greeting. It answers a third client, and
+    /// that connection may be idle for longer than a server may take to answer.
+    #[test]
+    fn a_server_that_stops_before_its_answer_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let authority = Authority::generate().unwrap();
+        let dial = || dialer(&listener, &authority);
+        let (early, late, served) = (dial(), dial(), dial());
+        let server = thread::spawn(move || {
+            let acceptor = Acceptor::new(authority, &clock()).unwrap();
+            let mut open = Vec::new();
+            for answers in 0..3 {
+                let (socket, _) = listener.accept().unwrap();
+                let channel = acceptor.accept(socket.into()).unwrap();
+                let mut reader = FrameReader::new(channel.input, Traffic::default());
+                let writer = FrameWriter::new(channel.output, Traffic::default());
+                let welcome = Welcome {
+                    version: wire::VERSION,
+                    program: "a test".to_owned(),
+                };
+                let rights = "write".to_owned();
+                let told = LoggedIn { vault: None, rights };
+                for body in [welcome.to_bytes(), told.to_bytes()].iter().take(answers) {
+                    let (head, _) = reader.next(FRAME_BYTES_MAX).unwrap().unwrap();
+                    writer.send(reply::ANSWER, head.number, body).unwrap();
+                }
+                open.push((reader, writer));
+            }
+            let (mut reader, writer) = open.pop().unwrap();
+            let (head, body) = reader.next(FRAME_BYTES_MAX).unwrap().unwrap();
+            SystemClock.sleep(GREETED_WITHIN * 2);
+            writer.send(reply::ANSWER, head.number, &body).unwrap();
+        });
+        is_given_up(early);
+        is_given_up(late);
+        let connection = served.log_in().unwrap();
+        let number = connection.begin_with(request::LIST, b"body").unwrap();
+        assert_eq!(connection.wait(number).unwrap(), b"body");
+        server.join().unwrap();
+    }
 }

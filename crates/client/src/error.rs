@@ -41,11 +41,12 @@ impl ClientError {
 
     /// Whether the connection broke. A new one may do better.
     pub(crate) fn is_of_connection(&self) -> bool {
-        match self {
-            Self::Connection(_) => true,
-            Self::Refused(refusal) => refusal.kind == RefusalKind::Busy,
-            _ => false,
-        }
+        matches!(self, Self::Connection(_)) || self.is_busy()
+    }
+
+    /// Whether the server did nothing, because others use it.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.kind == RefusalKind::Busy)
     }
 }
 

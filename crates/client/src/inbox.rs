@@ -124,6 +124,14 @@ impl Inbox {
         }
     }
 
+    /// The answer with this number, if it comes within this time.
+    pub(crate) fn answer_in(&self, number: u32, patience: Duration) -> Option<Result<Vec<u8>, ClientError>> {
+        let is_missing = |mail: &mut Mail| mail.ended.is_none() && !mail.answers.contains_key(&number);
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, is_missing);
+        let (mut mail, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        mail.answer(number)
+    }
+
     /// The answer with this number, if it comes within `wait`, and how far the server is.
     pub(crate) fn answer_within(
         &self,

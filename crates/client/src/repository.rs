@@ -20,7 +20,7 @@ use wire::{
     request,
 };
 
-use crate::calls;
+use crate::calls::{self, Called};
 use crate::connection::Connection;
 use crate::dial::Dialer;
 use crate::error::ClientError;
@@ -33,6 +33,8 @@ use crate::session::RemoteSession;
 const ANSWER_ATTEMPTS_MAX: u32 = 3;
 /// How often a client asks whether a backup was committed, while the connection breaks again.
 const COMMIT_ATTEMPTS_MAX: u32 = 20;
+/// How often a client asks again for an operation for which the server has no place.
+const CALL_ATTEMPTS_MAX: u32 = 100;
 /// Bytes of a pipe that stay in memory until they are durable, at most (B6).
 const SPOOL_BYTES: usize = 256 << 20;
 
@@ -274,11 +276,24 @@ impl Repository for RemoteRepository {
     }
 
     fn call(&self, call: &Call, monitor: &Monitor) -> onefold::Result<Report> {
-        let idle = { self.idle().pop() };
-        let connection = idle.map_or_else(|| self.dialer.log_in(), Ok)?;
-        let report = calls::call(&connection, call, monitor)?;
-        self.idle().push(connection);
-        Ok(report)
+        let mut attempt = 0;
+        loop {
+            let idle = { self.idle().pop() };
+            let connection = idle.map_or_else(|| self.dialer.log_in(), Ok)?;
+            match calls::call(&connection, call, monitor)? {
+                Called::Done(report) => {
+                    self.idle().push(connection);
+                    return Ok(*report);
+                }
+                Called::Busy(why) => {
+                    drop(connection);
+                    if attempt >= CALL_ATTEMPTS_MAX || !self.wait_for_server(attempt, monitor.cancel()) {
+                        return Err(why.into());
+                    }
+                }
+            }
+            attempt += 1;
+        }
     }
 
     fn recover(&self, error: &Error, attempt: u32, monitor: &Monitor) -> bool {
@@ -298,6 +313,8 @@ impl Repository for RemoteRepository {
     }
 
     fn begin(&self, how: &Beginning<'_>, _: &Monitor) -> onefold::Result<Box<dyn RunningBackup + '_>> {
+        // The server would refuse them, the tags not before all is sent.
+        how.ensure_within_limits()?;
         let (began, source_time) = (self.clock.monotonic(), self.clock.wall());
         let begin = Begin {
             name: how.name.clone(),

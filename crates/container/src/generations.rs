@@ -13,9 +13,11 @@
 //! ([`crate::Containers::newer`]): the older one is damaged (the newer one may be healed), or it
 //! vanishes during the read.
 
+use std::collections::HashMap;
+
 use env::{Storage, StorageError};
 use format::names;
-use types::{ContainerId, ContainerKind, Generation};
+use types::{ContainerId, ContainerKind, Generation, SequenceNumber, SessionId};
 
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
@@ -35,38 +37,76 @@ impl Containers {
         id: ContainerId,
         copy: CopyOf,
     ) -> Result<Vec<Generation>, ContainerError> {
+        let mut own = Vec::new();
+        self.list_folder(id.kind, id.session, copy, |sequence, generation| {
+            if sequence == id.sequence {
+                own.push(generation);
+            }
+        })?;
+        own.sort_unstable();
+        Ok(own)
+    }
+
+    /// The highest generation of each of these containers, of any copy, in the order of the ids.
+    /// `None`: the storage lists no copy. Consecutive ids of one kind and session share one listing
+    /// of their folder, and one of the mirror copies' folder, so the caller sorts the ids.
+    ///
+    /// # Errors
+    /// Errors of the storage.
+    pub fn newest_generations(&self, ids: &[ContainerId]) -> Result<Vec<Option<Generation>>, ContainerError> {
+        let mut out = Vec::with_capacity(ids.len());
+        for some in ids.chunk_by(|one, next| (one.kind, one.session) == (next.kind, next.session)) {
+            let Some(first) = some.first() else { continue };
+            let mut newest: HashMap<SequenceNumber, Option<Generation>> =
+                some.iter().map(|id| (id.sequence, None)).collect();
+            let copies = [CopyOf::Main, CopyOf::Mirror].into_iter();
+            for copy in copies.take(if first.kind.is_mirrored() { 2 } else { 1 }) {
+                self.list_folder(first.kind, first.session, copy, |sequence, generation| {
+                    if let Some(known) = newest.get_mut(&sequence) {
+                        *known = Some(generation).max(*known);
+                    }
+                })?;
+            }
+            out.extend(some.iter().map(|id| newest[&id.sequence]));
+        }
+        Ok(out)
+    }
+
+    /// Lists the copies of all containers of a kind of a session. Remembers the main ones.
+    fn list_folder(
+        &self,
+        kind: ContainerKind,
+        session: SessionId,
+        copy: CopyOf,
+        mut found: impl FnMut(SequenceNumber, Generation),
+    ) -> Result<(), ContainerError> {
         add(&self.counters().lists, 1);
         let folder = match copy {
-            CopyOf::Main | CopyOf::Body => names::container_folder(id.kind, id.session),
-            CopyOf::Mirror => names::mirror_folder(id.session),
+            CopyOf::Main | CopyOf::Body => names::container_folder(kind, session),
+            CopyOf::Mirror => names::mirror_folder(session),
         };
-        let mut own = Vec::new();
         for object in self.env().storage.list(&folder)? {
             match copy {
                 CopyOf::Main => {
-                    let Some((container, generation)) = names::parse_container(&object.name) else {
-                        continue;
-                    };
-                    self.known_generations().remember(container, generation);
-                    if container == id {
-                        own.push(generation);
+                    if let Some((container, generation)) = names::parse_container(&object.name) {
+                        self.known_generations().remember(container, generation);
+                        found(container.sequence, generation);
                     }
                 }
                 CopyOf::Body => {
-                    let body = names::parse_body(&object.name).filter(|(container, _)| *container == id);
-                    own.extend(body.map(|(_, generation)| generation));
+                    if let Some((container, generation)) = names::parse_body(&object.name) {
+                        found(container.sequence, generation);
+                    }
                 }
+                // A session's containers of all kinds share its sequence numbers.
                 CopyOf::Mirror => {
-                    let name = names::parse_mirror(&object.name);
-                    own.extend(
-                        name.filter(|name| name.sequence == id.sequence)
-                            .map(|name| name.generation),
-                    );
+                    if let Some(name) = names::parse_mirror(&object.name) {
+                        found(name.sequence, name.generation);
+                    }
                 }
             }
         }
-        own.sort_unstable();
-        Ok(own)
+        Ok(())
     }
 
     /// Loads a readable generation: first the guess, else the highest readable one. A mirror copy

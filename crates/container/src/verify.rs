@@ -23,6 +23,7 @@ use crate::load::{TAIL_GUESS_BYTES, TailBytes, Trailer};
 use crate::regions::check_digest;
 use crate::view::CatalogView;
 
+mod generations;
 mod keyless;
 mod lost;
 mod object;
@@ -30,8 +31,6 @@ mod object;
 pub use keyless::verify_digests;
 use object::{Object, entries_of, region_index};
 
-/// The most generations that a check tries, if rewriters replace them again and again.
-const GENERATIONS_MAX: u32 = 4;
 /// Stored bytes read at a time.
 const WINDOW_BYTES: u64 = 4 << 20;
 
@@ -79,7 +78,7 @@ pub struct Damage {
 /// The outcome of checking one container.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// The generation that was checked; `None` if the container is missing.
+    /// The generation that was checked; `None` if the storage lists no copy of the container.
     pub generation: Option<Generation>,
     /// Regions checked, in all copies.
     pub regions: u64,
@@ -94,67 +93,6 @@ impl Verified {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damages.is_empty()
-    }
-}
-
-impl Containers {
-    /// Checks all copies of a container's newest generation. If a rewriter replaces it during the
-    /// check, this is no damage: the newer generation is checked instead.
-    ///
-    /// # Errors
-    /// Errors of the storage alone. Damage of the container is in [`Verified::damages`].
-    pub fn verify(&self, id: ContainerId, depth: Depth) -> Result<Verified, ContainerError> {
-        let mut newest = self.newest(id)?;
-        for _ in 1..GENERATIONS_MAX {
-            let verified = self.verify_generation(id, newest, depth)?;
-            if verified.is_sound() {
-                return Ok(verified);
-            }
-            let now = self.newest(id)?;
-            if now == newest {
-                return Ok(verified);
-            }
-            newest = now;
-        }
-        self.verify_generation(id, newest, depth)
-    }
-
-    fn newest(&self, id: ContainerId) -> Result<Option<Generation>, ContainerError> {
-        let mut generations = self.list_generations(id, CopyOf::Main)?;
-        if id.kind.is_mirrored() {
-            generations.extend(self.list_generations(id, CopyOf::Mirror)?);
-        }
-        Ok(generations.into_iter().max())
-    }
-
-    fn verify_generation(
-        &self,
-        id: ContainerId,
-        newest: Option<Generation>,
-        depth: Depth,
-    ) -> Result<Verified, ContainerError> {
-        let mut out = Verified {
-            generation: newest,
-            ..Verified::default()
-        };
-        let generation = out.generation.unwrap_or(Generation::FIRST);
-        let copies = [
-            Some(Identity::main(id, generation)),
-            Identity::mirror(id, generation),
-        ];
-        for at in copies.into_iter().flatten() {
-            let mut scan = Scan {
-                storage: &*self.env().storage,
-                at,
-                place: at,
-                out: &mut out,
-            };
-            match depth {
-                Depth::Digests => scan.digests(Some(self.store()))?,
-                Depth::Full => scan.full(self)?,
-            }
-        }
-        Ok(out)
     }
 }
 

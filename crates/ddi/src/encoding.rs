@@ -41,10 +41,25 @@ pub(crate) fn read_row_key(bytes: &[u8]) -> Result<RowKey> {
     Ok(key)
 }
 
+/// The prefix of the rows of all clients.
+pub(crate) fn clients_prefix() -> [u8; 3] {
+    [NOT_A_ROW[0], NOT_A_ROW[1], CLIENT]
+}
+
+pub(crate) fn read_client_key(bytes: &[u8]) -> Result<(VolumeId, Bucket)> {
+    let mut reader = Reader::new("a client's key", bytes);
+    reader.take(3)?;
+    let client = VolumeId::new(u32::from_be_bytes(reader.array()?));
+    let client = client.map_err(|_| reader.fault("no such volume"))?;
+    let number = u16::from_be_bytes(reader.array()?);
+    let bucket = Bucket::new(number).ok_or(reader.fault("no such bucket"))?;
+    reader.finish()?;
+    Ok((client, bucket))
+}
+
 /// The prefix of a client's rows in all buckets.
 pub(crate) fn client_prefix(client: VolumeId) -> Vec<u8> {
-    let mut bytes = NOT_A_ROW.to_vec();
-    bytes.push(CLIENT);
+    let mut bytes = clients_prefix().to_vec();
     bytes.extend_from_slice(&client.get().to_be_bytes());
     bytes
 }

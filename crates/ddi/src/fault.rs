@@ -128,6 +128,10 @@ impl DuplicatesIndex for FaultyIndex {
         self.inner.client(bucket, client)
     }
 
+    fn clients(&self, bucket: Bucket) -> Result<Vec<VolumeId>, DdiError> {
+        self.inner.clients(bucket)
+    }
+
     fn forget_client(&self, client: VolumeId) -> Result<(), DdiError> {
         self.inner.forget_client(client)
     }

@@ -52,6 +52,18 @@ pub trait DuplicatesIndex: Send + Sync + fmt::Debug {
     /// If the index cannot be read.
     fn client(&self, bucket: Bucket, client: VolumeId) -> Result<Option<BatchSequence>, DdiError>;
 
+    /// The clients with a batch in the bucket, in their order. So a pool notices that the index has
+    /// counted for volumes which the pool does not have.
+    ///
+    /// An index that does not list its clients names none, as here.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    fn clients(&self, bucket: Bucket) -> Result<Vec<VolumeId>, DdiError> {
+        let _ = bucket;
+        Ok(Vec::new())
+    }
+
     /// Forgets a removed client in all buckets. Its references stay counted.
     ///
     /// # Errors

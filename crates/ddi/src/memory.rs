@@ -141,6 +141,15 @@ impl DuplicatesIndex for MemoryIndex {
         Ok(row.map(|row| row.last))
     }
 
+    fn clients(&self, bucket: Bucket) -> Result<Vec<VolumeId>, DdiError> {
+        let shared = self.shared();
+        let all = shared.contents.clients.keys();
+        Ok(all
+            .filter(|(_, of)| *of == bucket)
+            .map(|(client, _)| *client)
+            .collect())
+    }
+
     fn forget_client(&self, client: VolumeId) -> Result<(), DdiError> {
         let mut shared = self.shared();
         if shared.is_rebuilding {

@@ -5,6 +5,7 @@
 //! time and randomness. Each has an implementation by the system, and one for tests.
 //! [`BlockDevice`] is a file or a disk of blocks, which are overwritten in place.
 //! [`socket::listen`] makes a socket in the file system, on which a server accepts clients.
+//! [`raise_descriptor_limit`] lets a process have more connections and open files.
 //! [`LoggedStorage`] reports the operations of another storage to `tracing`. [`DryRunStorage`]
 //! keeps all changes to itself. [`CachedStorage`] keeps some of another storage's objects in a
 //! folder.
@@ -24,6 +25,8 @@ mod cached;
 mod clock;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
+#[cfg(unix)]
+mod descriptors;
 mod dry_run;
 mod entropy;
 mod error;
@@ -55,6 +58,8 @@ pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
 #[cfg(unix)]
 pub use cached::{CachePolicy, CachedStorage, Keep, PastCache};
 pub use clock::{Clock, ManualClock, SystemClock};
+#[cfg(unix)]
+pub use descriptors::{descriptor_limit, raise_descriptor_limit};
 pub use dry_run::DryRunStorage;
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::StorageError;

@@ -2,10 +2,13 @@
 //! "Manifest").
 
 mod encoding;
+mod limits;
 
 pub use encoding::{NAME_BYTES_MAX, PATH_BYTES_MAX, STREAMS_MAX, TEXT_BYTES_MAX};
 pub(crate) use encoding::{read_adopted, read_series_name, read_span, series_name_rules, span_rules};
 pub(crate) use encoding::{write_adopted, write_series_name, write_span};
+pub use limits::ensure_tags_within_limits;
+pub use limits::{LimitError, PATHS_MAX, SERIES_NAME_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX};
 
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Level, Revision, SequenceNumber, SessionId,

@@ -81,23 +81,14 @@ impl Index {
         writer.publish(&[session])
     }
 
-    /// Publishes the hooks of rewritten containers, as a run that covers the session of the process
-    /// that rewrote them. If a container lost its anchor, another fingerprint is its anchor now,
-    /// and at the rates in force none of its older hooks may be left. Nodes in these containers
-    /// belong to committed sessions as before (INV-9).
-    ///
-    /// # Errors
-    /// Errors of the storage. [`Self::rebuild`] finds unpublished hooks again.
-    pub fn add_rewritten<'a>(
-        &self,
-        by: SessionId,
-        catalogs: impl IntoIterator<Item = &'a CatalogView>,
-    ) -> Result<(), IndexError> {
-        let mut writer = HookWriter::new(self, (by, by), Nodes::AtOnce);
-        for catalog in catalogs {
-            writer.add(catalog)?;
-        }
-        writer.publish(&[by])
+    /// A writer for rewritten containers. The caller publishes it as a run that covers the session
+    /// of the process that rewrote them, `by`. If a container lost its anchor, another fingerprint
+    /// is its anchor now, and at the rates in force none of its older hooks may be left. Nodes in
+    /// these containers belong to committed sessions as before (INV-9). [`Self::rebuild`] finds
+    /// unpublished hooks again.
+    #[must_use]
+    pub fn rewritten(&self, by: SessionId) -> HookWriter {
+        HookWriter::at_once(self, (by, by))
     }
 
     pub(crate) fn drop_runs(&self, old: &[Arc<Run>]) -> Result<(), IndexError> {

@@ -195,6 +195,12 @@ pub trait BackupSession: Send + Sync {
     /// The store's reason, if the backup cannot continue.
     fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, IngestError>;
 
+    /// Children of the segments that the store has decided on and keeps in memory, until the chunks
+    /// before them have come. A known segment is one. A store elsewhere does not tell.
+    fn unplaced(&self) -> usize {
+        0
+    }
+
     /// The position of a single stream before which its bytes are durable: if this backup broke,
     /// another one that resumes it would go on there. If it is `known`, waits up to `wait` for a
     /// later one.

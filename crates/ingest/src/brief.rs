@@ -29,8 +29,9 @@ use crate::message::{Offer, OfferedChild, OfferedPlace, OfferedSegment, Verdict}
 const STREAK: u32 = 4;
 /// At most so many segments wait for verdicts while one of them is brief, ...
 const WAITING_MAX: usize = 1024;
-/// ... with at most so many chunks, and those of one segment more. The server keeps no more.
-const WAITING_CHUNKS_MAX: usize = 1 << 19;
+/// ... with at most so many chunks, and those of one message and one segment more. The server keeps
+/// no more. Of chunks of the usual length, these are those of 512 MiB.
+const WAITING_CHUNKS_MAX: usize = 1 << 16;
 /// How long one wait lasts, before the caller looks whether the backup still runs.
 const WAIT: Duration = Duration::from_millis(200);
 

@@ -16,5 +16,6 @@ mod region_order;
 pub(crate) mod sealed_containers;
 mod sequences;
 pub(crate) mod session;
+mod unplaced;
 mod unsound;
 mod write;

@@ -366,7 +366,7 @@ impl FileSystem {
                 let owner = if self.options.is_owner_root {
                     Some((0, 0))
                 } else {
-                    None
+                    item.is_made.then_some(self.options.owner)
                 };
                 let attributes = Attributes::of(number, item, names, owner);
                 let is_top = item.path == b"/";

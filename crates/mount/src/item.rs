@@ -49,6 +49,8 @@ pub(crate) struct Item {
     pub(crate) mtime: FileTime,
     pub(crate) ctime: FileTime,
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether no listing has it: it has no owner.
+    pub(crate) is_made: bool,
 }
 
 impl Item {
@@ -87,6 +89,7 @@ impl Item {
             mtime: entry.mtime,
             ctime: entry.ctime,
             xattrs: entry.xattrs,
+            is_made: false,
         }
     }
 
@@ -104,18 +107,20 @@ impl Item {
     }
 
     /// A file or folder that no listing has: a stream, a folder above it, or the top folder of a
-    /// backup whose listing was not read yet.
+    /// backup whose listing was not read yet. As in a restore, only its owner may read a stream: it
+    /// may be a database or a disk with all that is secret there.
     pub(crate) fn made(path: Vec<u8>, body: Body, time: FileTime) -> Self {
         Self {
             path,
             first_name: None,
-            mode: if body == Body::Folder { 0o755 } else { 0o644 },
+            mode: if body == Body::Folder { 0o755 } else { 0o600 },
             body,
             uid: 0,
             gid: 0,
             mtime: time,
             ctime: time,
             xattrs: Vec::new(),
+            is_made: true,
         }
     }
 

@@ -28,7 +28,7 @@ pub struct MountOptions {
     pub checks_permissions: bool,
     /// Whether all entries belong to the superuser.
     pub is_owner_root: bool,
-    /// User and group of the folders above the backups.
+    /// User and group of the folders above the backups, and of streams and images.
     pub owner: (u32, u32),
     /// The name for the time of a backup, without a slash.
     pub name_of: Arc<dyn Fn(UnixNanos) -> String + Send + Sync>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::{ListingOf, Moment};
-use format::manifest::{Backup, ContainerSpan, SeriesName, StreamRole};
+use format::manifest::{Backup, ContainerSpan, SeriesName, StreamRole, ensure_tags_within_limits};
 use format::names::{self, LeaseRole};
 use format::series::{Layout, SeriesSettings};
 use format::session::{OpenStream, SpineNode};
@@ -71,6 +71,7 @@ impl Store {
         how.name
             .check()
             .map_err(|error| Error::Setting(format!("this backup cannot be named so: {error}")))?;
+        ensure_tags_within_limits(&how.options.tags).map_err(|error| Error::Setting(error.to_string()))?;
         // List known damage before the session reads the lists of damage.
         let met = self.record_met()?;
         let began = self.env.clock.monotonic();

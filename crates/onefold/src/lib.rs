@@ -156,7 +156,7 @@ pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};
 pub use store::{InitOptions, OpenOptions, Store};
 pub use tree::order::is_within;
 pub use tree::{
-    Doubt, ExcludeBuilder, Excludes, Overwrite, Owners, PatternDoubt, Sparse, TreeError, TypedPath,
+    Doubt, ExcludeBuilder, Excludes, Overwrite, Owners, PatternDoubt, Sparse, TreeError, TypedPath, WholeFile,
 };
 pub use types::{
     ByteLen, ByteRange, ChunkLocation, ContainerId, ContainerKind, FileTime, Fingerprint, Generation, Level,

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use env::Clock;
 use format::config::Settings;
+pub use format::manifest::SeriesName;
+use format::manifest::ensure_tags_within_limits;
 use format::series::SeriesSettings;
 use ingest::{BackupSession, ClientPools, Sent, Stream};
 use recipe::StoreReader;
@@ -25,8 +27,6 @@ use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::settings::SettingsChange;
 use crate::snapshots::{Snapshot, SnapshotList};
-
-pub use format::manifest::SeriesName;
 
 /// An operation is given up if it loses its repository so often, and gets no further meanwhile, ...
 const ATTEMPTS_MAX: u32 = 100;
@@ -252,6 +252,17 @@ impl<'a> Beginning<'a> {
             parents: ParentChoice::Named(&[]),
             resumes: Resume::Nothing,
         }
+    }
+
+    /// Refuses names and tags of which a backup on a server would have too much: all lists of
+    /// backups have them in memory.
+    ///
+    /// # Errors
+    /// `Setting`, with what to do.
+    pub fn ensure_within_limits(&self) -> Result<()> {
+        let tags = || ensure_tags_within_limits(&self.options.tags);
+        let is_within = self.name.ensure_within_limits().and_then(|()| tags());
+        is_within.map_err(|error| Error::Setting(error.to_string()))
     }
 
     /// With `is_suspect`.

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::monitor::{Monitor, RestoreFate};
 use crate::repository::{Pinned, Repository};
 use crate::restore_request::{RestoreReport, RestoreRequest};
-use crate::restore_whole::{is_kept, restore_whole, stream_name, verify_whole};
+use crate::restore_whole::{included, is_kept, restore_whole, stream_name, verify_whole};
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::streams::{self, role};
@@ -104,10 +104,16 @@ fn restore_pinned(
         let text = format!("backup {} is of one stream, and has no folders", snapshot.id);
         return Err(Error::NotFound(text));
     }
-    let is_met: Arc<[AtomicBool]> = request.include.iter().map(|_| is_stream.into()).collect();
+    let (is_met, is_asked) = if is_stream {
+        included(snapshot, request)
+    } else {
+        (vec![false; request.include.len()], true)
+    };
+    let is_met: Arc<[AtomicBool]> = is_met.into_iter().map(Into::into).collect();
     let mut after = After::default();
     let stats = match role(&snapshot.backup, StreamRole::Whole) {
-        Some(_) if is_kept(&target.join(stream_name(snapshot)), request.overwrite) => TreeStats {
+        Some(_) if !is_asked => TreeStats::default(),
+        Some(_) if is_kept(target, snapshot, request.overwrite) => TreeStats {
             kept: 1,
             ..TreeStats::default()
         },
@@ -259,7 +265,8 @@ fn restore_entries(
         let stats = restore::restore_tree(source, target, again, assembling, counters, cancel, &mut note)?;
         if request.delete {
             let mut tell = |path: &[u8]| monitor.tell_restored(RestoreFate::Delete, path);
-            let surplus = restore::remove_surplus(&listing, target, &options, true, &mut tell, report)?;
+            let surplus =
+                restore::remove_surplus(&listing, target, &options, true, cancel, &mut tell, report)?;
             after.deleted = surplus.found;
             note_mounts(surplus.mounts, monitor);
         }

@@ -13,7 +13,7 @@ use crate::monitor::{Monitor, RestoreFate};
 use crate::repository::{Pinned, Repository};
 use crate::restore::{ensure_folder, note_mounts, options_of};
 use crate::restore_request::RestoreRequest;
-use crate::restore_whole::{is_kept, stream_name};
+use crate::restore_whole::{included, is_kept};
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::streams::{self, role};
@@ -91,19 +91,21 @@ fn preview_pinned(
         is_included,
     };
     if let Some(root) = role(&snapshot.backup, StreamRole::Whole) {
-        let path = target.join(stream_name(snapshot));
-        let is_kept = is_kept(&path, request.overwrite);
+        let (is_included, is_asked) = included(snapshot, request);
+        let is_kept = is_asked && is_kept(target, snapshot, request.overwrite);
+        let is_restored = is_asked && !is_kept;
         let preview = Preview {
-            files: u64::from(!is_kept),
+            files: u64::from(is_restored),
             kept: u64::from(is_kept),
-            bytes: if is_kept { 0 } else { root.len },
+            bytes: if is_restored { root.len } else { 0 },
             ..Preview::default()
         };
-        return Ok(of(preview, 0, vec![true; request.include.len()]));
+        return Ok(of(preview, 0, is_included));
     }
     let listing = streams::listing(reader, &snapshot.backup);
     let listing =
         listing.ok_or_else(|| Error::NotFound(format!("backup {} has no listing stream", snapshot.id)))?;
+    let cancel = monitor.cancel();
     let is_met: Arc<[AtomicBool]> = request.include.iter().map(|_| false.into()).collect();
     let options = options_of(snapshot, request, &is_met);
     ensure_folder(
@@ -112,7 +114,7 @@ fn preview_pinned(
         &request.base,
         "`onefold restore --include` restores it",
     )?;
-    let preview = restore::preview_tree(&listing, target, &options, &mut |entry, fate| {
+    let preview = restore::preview_tree(&listing, target, &options, cancel, &mut |entry, fate| {
         let fate = match fate {
             Fate::NotAsked => return,
             Fate::Make => RestoreFate::Make,
@@ -123,9 +125,9 @@ fn preview_pinned(
     })?;
     let deleted = if request.delete {
         let mut tell = |path: &[u8]| monitor.tell_restored(RestoreFate::Delete, path);
-        let surplus = restore::remove_surplus(&listing, target, &options, false, &mut tell, &mut |fault| {
-            faults(&fault);
-        })?;
+        let mut told = |fault| faults(&fault);
+        let surplus =
+            restore::remove_surplus(&listing, target, &options, false, cancel, &mut tell, &mut told)?;
         note_mounts(surplus.mounts, monitor);
         surplus.found
     } else {

@@ -82,8 +82,8 @@ pub struct RestoreReport {
     pub verified: Option<VerifyStats>,
     /// Entries that could not be restored as they were.
     pub faults: u64,
-    /// For each path to include, whether the backup has anything there. A stream has no paths, so
-    /// all are true.
+    /// For each path to include, whether the backup has anything there. A stream has its own name
+    /// alone.
     pub is_included: Vec<bool>,
     /// The cost of assembling.
     pub assemble: AssembleStats,

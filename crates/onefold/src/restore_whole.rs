@@ -1,8 +1,10 @@
 //! Restores a backup of a single stream, as a file.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -52,7 +54,8 @@ pub(crate) fn restore_whole(
         counters,
         cancel,
     )?;
-    output.finish().map_err(failed)?;
+    let keeps = request.overwrite == tree::Overwrite::Never;
+    output.finish(keeps).map_err(failed)?;
     Ok(stats)
 }
 
@@ -65,7 +68,6 @@ pub(crate) fn verify_whole(
     monitor: &Monitor,
     report: &mut (dyn FnMut(Fault) + Send),
 ) -> Result<VerifyStats> {
-    use std::os::unix::ffi::OsStrExt;
     let path = target.join(stream);
     let shown = path.as_os_str().as_bytes().to_vec();
     let mut stats = VerifyStats::default();
@@ -189,15 +191,42 @@ impl Output for CompareFile {
     }
 }
 
-/// Whether the existing file of a single stream stays. Nothing is known of the stream to compare
-/// with, so only one choice keeps the file.
-pub(crate) fn is_kept(path: &Path, overwrite: tree::Overwrite) -> bool {
-    overwrite == tree::Overwrite::Never && path.symlink_metadata().is_ok()
+/// Whether the existing file of a single stream stays. The backup records no time of modification
+/// of its source, so what was modified after the backup began counts as newer. `IfChanged` replaces
+/// the file: nothing is known to compare it with.
+pub(crate) fn is_kept(target: &Path, snapshot: &Snapshot, overwrite: tree::Overwrite) -> bool {
+    let Ok(there) = target.join(stream_name(snapshot)).symlink_metadata() else {
+        return false;
+    };
+    match overwrite {
+        tree::Overwrite::Never => true,
+        tree::Overwrite::IfNewer => {
+            let began = snapshot.backup.source_time.get();
+            i128::from(there.mtime()) * 1_000_000_000 + i128::from(there.mtime_nsec()) > i128::from(began)
+        }
+        tree::Overwrite::Always | tree::Overwrite::IfChanged => false,
+    }
+}
+
+/// Whether a backup of a single stream has anything at each path to include: the stream, which is a
+/// relative path if it came by standard input. The second value is whether the stream is requested.
+pub(crate) fn included(snapshot: &Snapshot, request: &RestoreRequest) -> (Vec<bool>, bool) {
+    let (typed, _) = snapshot.single_stream().unwrap_or_default();
+    let name = stream_name(snapshot);
+    let is_it = |path: &Vec<u8>| {
+        let path = Path::new(OsStr::from_bytes(path));
+        Path::new("/").join(&name).starts_with(path) || !typed.starts_with(b"/") && path.ends_with(&name)
+    };
+    let is_met: Vec<_> = request.include.iter().map(is_it).collect();
+    let whole = [b"/", name.as_os_str().as_bytes()].concat();
+    let is_asked = request.include.is_empty() && request.patterns.is_empty()
+        || is_met.contains(&true)
+        || request.patterns.excludes(&whole);
+    (is_met, is_asked)
 }
 
 /// The name of a single stream's file: the path of the source, made relative.
 pub(crate) fn stream_name(snapshot: &Snapshot) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
     let path = snapshot
         .backup
         .series
@@ -205,7 +234,7 @@ pub(crate) fn stream_name(snapshot: &Snapshot) -> PathBuf {
         .first()
         .map(Vec::as_slice)
         .unwrap_or_default();
-    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    let path = Path::new(OsStr::from_bytes(path));
     let normal = path
         .components()
         .filter(|component| matches!(component, Component::Normal(_)));
@@ -227,9 +256,14 @@ struct PartialFile {
 }
 
 impl PartialFile {
-    fn finish(self) -> io::Result<()> {
+    /// Gives the file its name. If `keeps`, what has the name by now stays, which is an error.
+    fn finish(self, keeps: bool) -> io::Result<()> {
         self.blocks.finish()?;
-        self.file.finish(self.len)
+        if keeps {
+            self.file.finish_if_free(self.len)
+        } else {
+            self.file.finish(self.len)
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use format::manifest::{Backup, TEXT_BYTES_MAX};
+use format::manifest::{Backup, TEXT_BYTES_MAX, ensure_tags_within_limits};
 use reclaim::retention::{Reason, TimeSpan};
 use session::{Filter, ManifestEntry, ManifestList, Present, SessionError};
 use types::{SessionId, UnixNanos};
@@ -53,6 +53,15 @@ impl TagChange {
         changed.sort_unstable();
         changed.dedup();
         changed
+    }
+
+    /// The tags of a backup after the change. A change that adds none may leave too many.
+    fn applied_within_limits(&self, tags: &[String]) -> Result<Vec<String>> {
+        let changed = self.applied(tags);
+        if !self.new_tags().is_empty() {
+            ensure_tags_within_limits(&changed).map_err(|error| Error::Setting(error.to_string()))?;
+        }
+        Ok(changed)
     }
 
     fn new_tags(&self) -> &[String] {
@@ -176,8 +185,9 @@ impl Store {
     /// Changes the tags of backups.
     ///
     /// # Errors
-    /// If one of them does not exist, a tag is too long, or the storage does not give a revision of
-    /// a backup that was not named: then nothing is changed. Of the storage.
+    /// If one of them does not exist, a tag is too long, a backup would have too many tags, or the
+    /// storage does not give a revision of a backup that was not named: then nothing is changed. Of
+    /// the storage.
     pub fn tag(&self, which: &Which, change: &TagChange) -> Result<Vec<Retagged>> {
         self.tag_within(&Scope::default(), which, change)
     }
@@ -198,6 +208,9 @@ impl Store {
         let list = scope.narrow(self.manifests.list()?);
         let mut done = Vec::new();
         let entries = self.find_all(&list, which)?;
+        for backup in entries.iter().filter_map(|entry| entry.backup()) {
+            change.applied_within_limits(&backup.tags)?;
+        }
         let is_named = matches!(which, Which::Named(_));
         for entry in entries.iter().filter(|_| !is_named) {
             if let Some(unread) = list.unread_of(entry.series(), entry.session()) {
@@ -210,7 +223,7 @@ impl Store {
         }
         for entry in entries {
             let (mut is_changed, mut in_doubt) = (false, false);
-            let mut tags = Vec::new();
+            let mut tags = Ok(Vec::new());
             self.manifests
                 .revise(entry.series(), entry.session(), |present| {
                     if let Some(unread) = present.unread.filter(|_| !is_named) {
@@ -218,8 +231,10 @@ impl Store {
                     }
                     keep_archival(present)?;
                     in_doubt |= is_in_doubt(present);
-                    tags = change.applied(&present.backup.tags);
-                    is_changed = tags != present.backup.tags;
+                    tags = change.applied_within_limits(&present.backup.tags);
+                    // The loop above has not seen tags that somebody adds meanwhile.
+                    let Ok(tags) = &tags else { return Ok(None) };
+                    is_changed = *tags != present.backup.tags;
                     Ok((is_changed || is_named && present.is_in_doubt).then(|| Backup {
                         tags: tags.clone(),
                         ..present.backup.clone()
@@ -227,7 +242,7 @@ impl Store {
                 })?;
             done.push(Retagged {
                 id: entry.session(),
-                tags,
+                tags: tags?,
                 is_changed,
                 is_in_doubt: in_doubt,
             });
@@ -252,5 +267,25 @@ impl Store {
         entries.sort_by_key(|entry| entry.session());
         entries.dedup_by_key(|entry| entry.session());
         Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An earlier version set no limit.
+    #[test]
+    fn tags_can_be_removed_from_a_backup_with_too_many() {
+        let words = |count: usize| (0..count).map(|word| format!("{word:04}")).collect::<Vec<_>>();
+        let remove = vec!["0003".to_owned()];
+        let change = |add| TagChange::Alter {
+            add,
+            remove: remove.clone(),
+        };
+        let left = change(Vec::new()).applied_within_limits(&words(2000)).unwrap();
+        assert_eq!(left.len(), 1999);
+        let added = change(vec!["new".to_owned()]).applied_within_limits(&words(2000));
+        assert!(matches!(added, Err(Error::Setting(_))));
     }
 }

@@ -11,7 +11,6 @@ use format::frame::ObjectKind;
 use format::manifest::Manifest;
 use format::names;
 use format::reclaim::{Condemned, CoveredManifest, GroupId, LeftSlots, Removed};
-use format::session::ARCHIVAL_SERIES;
 use session::{
     DeathWatch, HeldLease, Life, ManifestList, Manifests, Session, SessionError, SessionInfo, SessionListing,
     SessionTable,
@@ -250,14 +249,7 @@ fn wait_and_decide(
     // suffices. But if a claim cannot be read, nobody knows whether its session ran and has
     // committed since.
     if !asked.is_empty() || !listing.table.damaged.is_empty() {
-        for info in &asked {
-            for checkpoint in SessionTable::checkpoints(context.sealer, info)? {
-                if info.claim.series == ARCHIVAL_SERIES {
-                    declared.extend(checkpoint.parents.iter().map(|(_, parent, _)| *parent));
-                }
-                finder.checkpoint(info.id, &checkpoint)?;
-            }
-        }
+        declared = finder.sessions(&asked, &covers)?;
         // The run acts on what it read, so that must be durable. Only then it lists manifests,
         // once: the list has every session that committed in the meantime.
         context.sealer.barrier()?;

@@ -35,6 +35,7 @@ use crate::in_use::has_ended;
 use crate::log::PRUNE;
 use crate::marks::InForce;
 use crate::options::PruneOptions;
+use crate::slots::SlotSet;
 use crate::sweep;
 
 /// Deletes metadata that is old enough, and metadata that nobody needs any more.
@@ -316,12 +317,10 @@ fn may_go(context: &Context<'_>, list: &Removed) -> bool {
 /// Whether a slot of the list still exists, or may exist.
 fn still_stands(containers: &Containers, of: &ContainerSlots) -> bool {
     match containers.catalog(of.container) {
-        Ok(view) => of
-            .slots
-            .iter()
-            .flatten()
-            .flat_map(|range| range.iter())
-            .any(|slot| view.entry(slot).is_some()),
+        Ok(view) => {
+            let listed: SlotSet = of.slots.iter().flatten().copied().collect();
+            view.entries().iter().any(|entry| listed.contains(entry.slot))
+        }
         Err(ContainerError::Missing { .. }) => false,
         Err(_) => true,
     }

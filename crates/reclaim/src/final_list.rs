@@ -123,10 +123,8 @@ impl Deciding<'_> {
             return Ok(());
         }
         let Some(view) = catalog(self.context.containers, id, self.context.progress)? else {
-            if holds_nodes(id.kind) && condemned.slots.is_some() && in_use.is_none() {
-                // The slots that the node reaches are removed, so look-ups must not find the node.
-                // Removal reports that its container is damaged.
-                self.out.slots.push(condemned.clone());
+            if holds_nodes(id.kind) {
+                self.unread_nodes(condemned, in_use);
             } else {
                 self.leave(condemned.clone(), 0, 0);
             }
@@ -142,6 +140,25 @@ impl Deciding<'_> {
         let live_bytes = (view.stored_bytes() * copies(id)).saturating_sub(dead_bytes);
         self.partial(condemned, listed, dead, (dead_bytes, live_bytes), false);
         Ok(())
+    }
+
+    /// Lists the slots that are not in use, of a container with nodes whose catalog cannot be read.
+    /// What its dead nodes reach is removed, so look-ups must not find them. Removal reports that
+    /// the container is damaged.
+    fn unread_nodes(&mut self, condemned: &ContainerSlots, in_use: Option<&SlotSet>) {
+        let id = condemned.container;
+        let all = match &condemned.slots {
+            None => SlotSet::all(),
+            Some(ranges) => ranges.iter().copied().collect(),
+        };
+        let dead = in_use.map_or_else(|| all.clone(), |in_use| all.without(in_use));
+        let stays = all.without(&dead);
+        if !dead.is_empty() {
+            self.out.slots.push(entry(id, Some(&dead)));
+        }
+        if !stays.is_empty() {
+            self.leave(entry(id, Some(&stays)), 0, 0);
+        }
     }
 
     fn partial(

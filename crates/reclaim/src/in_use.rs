@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use format::manifest::{Backup, ContainerSpan, Manifest};
 use format::names;
 use format::reclaim::CoveredManifest;
-use format::session::Checkpoint;
+use format::session::{ARCHIVAL_SERIES, Checkpoint};
 use recipe::NodeSource;
-use session::{EndedBy, ManifestEntry, ManifestList, Manifests, SessionTable};
-use types::{ChunkLocation, ContainerId, Level, SessionId, SlotRange};
+use session::{EndedBy, ManifestEntry, ManifestList, Manifests, SessionInfo, SessionTable};
+use types::{ChunkLocation, ContainerId, Level, Revision, SeriesId, SessionId, SlotRange};
 
 use crate::error::{ReclaimError, Result};
 use crate::forward_pins::ForwardPins;
@@ -27,6 +27,14 @@ use crate::marks::{InForce, covered};
 use crate::progress::Progress;
 use crate::slots::{SlotMap, SlotSet};
 use crate::sweep::holds_nodes;
+
+/// Manifests of parents that are read side by side, and in memory at a time.
+const PARENTS_MAX: usize = 64;
+
+/// What the named marks cover of each session's manifest.
+type Covers = BTreeMap<SessionId, CoveredManifest>;
+/// A declared parent, with the revision in use.
+type Parent = (SeriesId, SessionId, Revision);
 
 /// Finds what is in use.
 pub(crate) struct Finder<'a> {
@@ -37,6 +45,9 @@ pub(crate) struct Finder<'a> {
     named: Option<&'a InForce>,
     /// Containers all of whose nodes were visited.
     seen: BTreeSet<ContainerId>,
+    /// Declared parents, and whether they were visited. A reader may declare thousands, in each of
+    /// its checkpoints.
+    parents: BTreeMap<Parent, bool>,
     found: Found,
 }
 
@@ -80,6 +91,7 @@ impl<'a> Finder<'a> {
             progress,
             named: Some(named),
             seen: BTreeSet::new(),
+            parents: BTreeMap::new(),
             found,
         }
     }
@@ -107,16 +119,64 @@ impl<'a> Finder<'a> {
         self.found.live
     }
 
-    /// Adds all slots that a session's checkpoint names.
-    pub(crate) fn checkpoint(&mut self, session: SessionId, checkpoint: &Checkpoint) -> Result<()> {
+    /// Adds all slots that the checkpoints of these sessions name. Returns the parents that
+    /// archival rewrites among them declared.
+    pub(crate) fn sessions(
+        &mut self,
+        sessions: &[SessionInfo],
+        covers: &Covers,
+    ) -> Result<BTreeSet<SessionId>> {
+        let mut declared = BTreeSet::new();
+        for info in sessions {
+            for checkpoint in SessionTable::checkpoints(self.manifests.sealer(), info)? {
+                if info.claim.series == ARCHIVAL_SERIES {
+                    declared.extend(checkpoint.parents.iter().map(|(_, parent, _)| *parent));
+                }
+                self.checkpoint(info.id, &checkpoint)?;
+            }
+        }
+        self.parents(covers)?;
+        Ok(declared)
+    }
+
+    /// Adds all slots that a session's checkpoint names, except those of parents, which
+    /// [`Self::parents`] adds.
+    fn checkpoint(&mut self, session: SessionId, checkpoint: &Checkpoint) -> Result<()> {
         self.written(session, &checkpoint.containers)?;
         for (container, slots) in &checkpoint.references {
             self.reference(session, *container, *slots)?;
         }
-        for (series, parent, revision) in &checkpoint.parents {
-            let read = self.manifests.read(*series, *parent, *revision)?;
-            if let Manifest::Commit(backup) | Manifest::Revised(backup) = &read.manifest {
-                self.roots(*parent, backup)?;
+        for parent in &checkpoint.parents {
+            self.parents.entry(*parent).or_insert(false);
+        }
+        Ok(())
+    }
+
+    /// Adds all slots that declared parents reach. If the named marks cover and mark a parent in
+    /// the declared revision, nothing that it reaches is condemned, so it is not read.
+    fn parents(&mut self, covers: &Covers) -> Result<()> {
+        let is_marked = |(_, parent, revision): &Parent| {
+            covers
+                .get(parent)
+                .is_some_and(|covered| covered.revision == *revision && covered.is_marked())
+        };
+        let new = self.parents.iter_mut().filter(|(_, visited)| !**visited);
+        let new = new.map(|(parent, visited)| {
+            *visited = true;
+            *parent
+        });
+        let new: Vec<Parent> = new.filter(|parent| !is_marked(parent)).collect();
+        let manifests = self.manifests;
+        let is_far = manifests.sealer().env().storage.is_far();
+        for some in new.chunks(PARENTS_MAX) {
+            let read = object::several(is_far, some.len(), |at| {
+                let (series, parent, revision) = some[at];
+                manifests.read(series, parent, revision)
+            })?;
+            for stored in read {
+                if let Manifest::Commit(backup) | Manifest::Revised(backup) = &stored.manifest {
+                    self.roots(stored.session, backup)?;
+                }
             }
         }
         Ok(())
@@ -127,7 +187,7 @@ impl<'a> Finder<'a> {
     pub(crate) fn manifests(
         &mut self,
         list: &ManifestList,
-        covers: &BTreeMap<SessionId, CoveredManifest>,
+        covers: &Covers,
         kept: &ForwardPins,
     ) -> Result<()> {
         for entry in &list.entries {
@@ -165,12 +225,13 @@ impl<'a> Finder<'a> {
                 }
             }
         }
-        Ok(())
+        // Those that the checkpoints of adoptions name.
+        self.parents(covers)
     }
 
     /// The digest by which marks would cover this revision. If the entry is forgotten, the
     /// revision's own digest is enough: marks that cover a lower revision cover the backup itself.
-    fn digest(&self, entry: &ManifestEntry, revision: types::Revision) -> u128 {
+    fn digest(&self, entry: &ManifestEntry, revision: Revision) -> u128 {
         if entry.stored.revision == revision {
             return entry.stored.digest;
         }
@@ -288,3 +349,6 @@ pub(crate) fn has_ended(list: &ManifestList, mut adopter: SessionId) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -407,3 +407,60 @@ pub(crate) fn change(
     }
     (change, lost)
 }
+
+#[cfg(test)]
+mod tests {
+    use types::{Revision, UnixNanos};
+
+    use super::*;
+
+    /// A session with a lower number may commit later. So more than one group's marks may cover a
+    /// backup, until the older ones are replaced (`session` reads all of them for that reason).
+    #[test]
+    fn a_backup_that_commits_late_may_move_a_later_one_to_a_new_group() {
+        let series = SeriesId::from_bytes([7; 16]);
+        let id = |n| SessionId::new(n).unwrap();
+        let group = |n| GroupId { series, first: id(n) };
+        let covered = |n| CoveredManifest {
+            session: id(n),
+            revision: Revision::FIRST,
+            digest: 0,
+            forgotten: false,
+            kept: false,
+            next: None,
+            rewritten: false,
+        };
+        let before: Vec<u64> = (1..=15).chain([18]).collect();
+        let marks = Marks {
+            group: group(1),
+            epoch: None,
+            covers: before.iter().map(|n| covered(*n)).collect(),
+            live: SlotList::default(),
+        };
+        let mut in_force = InForce::default();
+        let stored = StoredMarks::new(Revision::FIRST, marks);
+        in_force.groups.insert(group(1), Arc::new(stored));
+        let backup = |n| CoveredBackup {
+            series,
+            covered: covered(n),
+            committed_at: UnixNanos::new(0),
+        };
+        let list = |of: &mut dyn Iterator<Item = u64>| ManifestList {
+            as_covered: of.map(backup).collect(),
+            ..ManifestList::default()
+        };
+        let groups = |list: &ManifestList| {
+            let groups = members(list, &in_force, &ForwardPins::default());
+            let sessions = groups.into_iter().map(|(group, members)| {
+                let sessions = members.iter().map(|member| member.session().get());
+                (group.first.get(), sessions.collect::<Vec<_>>())
+            });
+            sessions.collect::<Vec<_>>()
+        };
+        assert_eq!(groups(&list(&mut before.iter().copied())), [(1, before.clone())]);
+        assert_eq!(
+            groups(&list(&mut (1..=18))),
+            [(1, (1..=16).collect()), (17, vec![17, 18])]
+        );
+    }
+}

@@ -74,7 +74,7 @@ pub(crate) struct Executed {
     /// Containers that lost whole regions, and were not rewritten.
     pub trimmed: u64,
     /// Containers with some slots on the list, which this process or another has rewritten: their
-    /// hooks must be published again ([`index::Index::add_rewritten`]).
+    /// hooks must be published again ([`index::Index::rewritten`]).
     pub kept: Vec<ContainerId>,
     /// Containers that stay as they are because a slot that must stay is damaged, and the damage.
     /// Their listed slots still exist, so the next list must name them before this list is deleted.

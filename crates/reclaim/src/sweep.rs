@@ -3,7 +3,8 @@
 //! It looks only at containers that may have lost something (docs/protocol.md, "Sweep list"), so
 //! the cost follows the changes. All groups' marks are read once, front to back, beside the sorted
 //! list. A catalog is loaded if a part of the container is marked; without a mark, all of it is
-//! dead.
+//! dead. If the catalog of a container with nodes cannot be read, every slot without a mark counts
+//! as dead, whether it exists or not.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -211,13 +212,17 @@ pub(crate) fn dead(
                 None if is_copy_of_other() => {}
                 None => dead.push(entry(id, None)),
                 Some((live, view)) => {
-                    let view = readable(id, view, progress)?;
-                    is_partial |= view.is_none() && is_unread(containers, id);
-                    if let Some(view) = view {
-                        let rest = all_slots(&view).without(live);
-                        if !rest.is_empty() {
-                            dead.push(entry(id, Some(&rest)));
-                        }
+                    is_partial |= view.as_ref().is_err_and(is_unread);
+                    let all = match readable(id, view, progress)? {
+                        Some(view) => all_slots(&view),
+                        // What a dead node reaches is removed. So look-ups must not find the node,
+                        // whichever slot it has.
+                        None if holds_nodes(id.kind) => SlotSet::all(),
+                        None => continue,
+                    };
+                    let rest = all.without(live);
+                    if !rest.is_empty() {
+                        dead.push(entry(id, Some(&rest)));
                     }
                 }
             }
@@ -236,11 +241,8 @@ pub(crate) fn dead(
 }
 
 /// Whether an unreadable catalog may come back: the storage did not give it, and it has not rotted.
-fn is_unread(containers: &Containers, id: ContainerId) -> bool {
-    matches!(
-        containers.catalog(id),
-        Err(ContainerError::Storage(StorageError::Io { .. }))
-    )
+fn is_unread(error: &ContainerError) -> bool {
+    matches!(error, ContainerError::Storage(StorageError::Io { .. }))
 }
 
 /// The slots that a container has.
@@ -273,5 +275,50 @@ fn readable(
             Ok(None)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::{DomainKey, EncryptionKey, MasterKeys};
+    use env::Env;
+    use env::fault::FaultStorage;
+    use types::{Slot, SlotRange, StoreId};
+
+    use super::*;
+
+    /// A dead node in such a container may lead to what this epoch removes.
+    #[test]
+    fn every_slot_without_a_mark_is_dead_if_a_catalog_of_nodes_cannot_be_read() {
+        let keys = MasterKeys {
+            domain: DomainKey::from_bytes([1; 32]),
+            encryption: EncryptionKey::from_bytes([2; 32]),
+        };
+        let (env, _) = Env::simulated(Arc::new(FaultStorage::new()), 1);
+        // No container exists, so no catalog can be read.
+        let containers = Containers::new(env, StoreId::from_bytes([1; 16]), &keys, 1 << 20);
+        let range = |first, count| SlotRange::new(Slot::new(first).unwrap(), count).unwrap();
+        let id = |kind| ContainerId {
+            session: SessionId::new(1).unwrap(),
+            kind,
+            sequence: SequenceNumber::new(0).unwrap(),
+        };
+        let swept = BTreeSet::from(KINDS.map(id));
+        let mut merged = Merged::default();
+        merged.alive.insert(SessionId::new(1).unwrap());
+        for id in &swept {
+            merged.live.add(*id, &[range(2, 3)].into_iter().collect());
+        }
+        let found = dead(&containers, &swept, &merged, &|_| false, &()).unwrap();
+        let rest = vec![range(0, 2), range(5, Slot::MAX.get() - 4)];
+        let nodes = swept.into_iter().filter(|id| holds_nodes(id.kind));
+        let want: Vec<_> = nodes
+            .map(|container| ContainerSlots {
+                container,
+                slots: Some(rest.clone()),
+            })
+            .collect();
+        assert_eq!(found.dead, want);
+        assert!(!found.is_partial);
     }
 }

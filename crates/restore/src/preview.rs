@@ -1,10 +1,12 @@
 //! What a restore would do, and what a target has besides: `restore --dry-run` and `--delete`.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use format::listing::{EntryKind, ListingEntry};
-use tree::{Fate, RestoreOptions, Surplus, SurplusObserver, SurplusReport, Survey, TreeError};
+use tree::{Fate, RestoreOptions, Surplus, SurplusObserver, SurplusReport, Survey};
 
+use crate::error::RestoreError;
 use crate::listing::{BackupListing, Wanted};
 use crate::tree::Fault;
 
@@ -25,17 +27,19 @@ pub struct Preview {
 /// listing order.
 ///
 /// # Errors
-/// If the listing cannot be read.
+/// If the listing cannot be read. `Interrupted`.
 pub fn preview_tree(
     listing: &BackupListing<'_>,
     target: &Path,
     options: &RestoreOptions,
+    cancel: &AtomicBool,
     each: &mut dyn FnMut(&ListingEntry, Fate),
-) -> Result<Preview, TreeError> {
+) -> Result<Preview, RestoreError> {
     let mut survey = Survey::of_fates(target, options);
     let mut entries = listing.entries(Wanted::by_restore(options))?;
     let mut preview = Preview::default();
     while let Some(listed) = entries.next_entry()? {
+        ensure_goes_on(cancel)?;
         let entry = &listed.entry;
         let fate = survey.fate(entry);
         match (fate, &entry.kind) {
@@ -57,27 +61,39 @@ pub fn preview_tree(
 /// whole, and removes them if `removes`. The faults of the returned report are passed to `faults`.
 ///
 /// # Errors
-/// If the listing cannot be read: then nothing more is removed. Entries that cannot be removed are
-/// passed to `faults`.
+/// If the listing cannot be read: then nothing more is removed. `Interrupted`, likewise. Entries
+/// that cannot be removed are passed to `faults`.
 pub fn remove_surplus(
     listing: &BackupListing<'_>,
     target: &Path,
     options: &RestoreOptions,
     removes: bool,
+    cancel: &AtomicBool,
     observer: &mut SurplusObserver<'_>,
     faults: &mut (dyn FnMut(Fault) + Send),
-) -> Result<SurplusReport, TreeError> {
+) -> Result<SurplusReport, RestoreError> {
     // Before anything is removed, all of the listing is read once: what its rest names would look
     // like surplus.
     let mut entries = listing.entries(Wanted::by_restore(options))?;
-    while entries.next_entry()?.is_some() {}
+    while entries.next_entry()?.is_some() {
+        ensure_goes_on(cancel)?;
+    }
     let mut entries = listing.entries(Wanted::by_restore(options))?;
-    let mut surplus = Surplus::new(target, options, removes, observer);
+    let mut surplus = Surplus::new(target, options, removes, cancel, observer);
     while let Some(listed) = entries.next_entry()? {
+        ensure_goes_on(cancel)?;
         surplus.see(&listed.entry);
     }
     let mut report = surplus.finish();
     let failed = report.faults.drain(..);
     failed.for_each(|fault| faults(Fault::Tree(fault)));
+    ensure_goes_on(cancel)?;
     Ok(report)
+}
+
+fn ensure_goes_on(cancel: &AtomicBool) -> Result<(), RestoreError> {
+    if cancel.load(Ordering::Relaxed) {
+        return Err(RestoreError::Interrupted);
+    }
+    Ok(())
 }

@@ -1,6 +1,5 @@
 //! The loop that accepts clients on a listening socket, and its end.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -13,13 +12,9 @@ use std::time::Duration;
 use transport::TransportError;
 
 use crate::error::TARGET;
-use crate::refusals::neighbours;
+use crate::guests::Guests;
 use crate::server::Server;
 
-/// More connections of one socket at once are refused, ...
-const CONNECTIONS_MAX: usize = 1024;
-/// ... and more from one address, or from one network of IPv6.
-const CONNECTIONS_OF_ADDRESS_MAX: usize = 512;
 /// How long the accepting thread rests after the system gave it no client.
 const REST: Duration = Duration::from_millis(100);
 
@@ -57,9 +52,11 @@ pub(crate) struct Accepting {
 }
 
 impl Accepting {
-    /// Accepts clients, and serves each on a thread of its own.
+    /// Accepts clients while there are places among these guests, and serves each on a thread of
+    /// its own.
     pub(crate) fn start<L: Listening>(
         server: &Arc<Server>,
+        guests: Arc<Guests>,
         listening: L,
         serve: fn(&Server, L::Client, &str) -> Result<(), TransportError>,
     ) -> io::Result<Self> {
@@ -67,7 +64,7 @@ impl Accepting {
         let server = Arc::clone(server);
         let thread = thread::Builder::new()
             .name("accept".to_owned())
-            .spawn(move || accept(&server, &listening, serve))?;
+            .spawn(move || accept(&server, &guests, &listening, serve))?;
         Ok(Self {
             socket,
             thread: Some(thread),
@@ -93,11 +90,10 @@ impl fmt::Debug for Accepting {
 
 fn accept<L: Listening>(
     server: &Arc<Server>,
+    guests: &Guests,
     listening: &L,
     serve: fn(&Server, L::Client, &str) -> Result<(), TransportError>,
 ) {
-    // Each thread of a client holds one of its address.
-    let mut open: BTreeMap<String, Arc<()>> = BTreeMap::new();
     while !server.is_ending() {
         let (client, from) = match listening.next_client() {
             Ok(accepted) => accepted,
@@ -110,19 +106,15 @@ fn accept<L: Listening>(
                 continue;
             }
         };
-        open.retain(|_, of_address| Arc::strong_count(of_address) > 1);
-        let all: usize = open.values().map(|one| Arc::strong_count(one) - 1).sum();
-        let held = Arc::clone(open.entry(neighbours(&from)).or_default());
-        let of_address = Arc::strong_count(&held) - 1;
-        if server.is_ending() || all >= CONNECTIONS_MAX || of_address > CONNECTIONS_OF_ADDRESS_MAX {
+        let Some(guest) = guests.admit(&from).filter(|_| !server.is_ending()) else {
             continue;
-        }
+        };
         let serving = Arc::clone(server);
         let spawned = thread::Builder::new().name("client".to_owned()).spawn(move || {
             if let Err(error) = serve(&serving, client, &from) {
                 tracing::info!(target: TARGET, %from, %error, "a connection ended");
             }
-            drop(held);
+            drop(guest);
         });
         if let Err(error) = spawned {
             tracing::warn!(target: TARGET, %error, "a client was not accepted");

@@ -64,10 +64,13 @@ pub(crate) struct Joined {
     pub(crate) rights: String,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Event<'a> {
     event: &'a str,
     about: &'a str,
+    /// Why the server refused, of a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
     /// The address of the client, of a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<&'a str>,
@@ -121,12 +124,10 @@ impl Home {
     /// # Errors
     /// Of the storage.
     pub(crate) fn record_event(&self, event: &str, about: &str) -> Result<(), ServerError> {
-        let (from, unrecorded) = (None, None);
         let event = Event {
             event,
             about,
-            from,
-            unrecorded,
+            ..Event::default()
         };
         self.put_event(event, "")
     }
@@ -137,15 +138,23 @@ impl Home {
     /// # Errors
     /// Of the storage.
     pub(crate) fn record_refusal(&self, event: &str, about: &str, from: &str) -> Result<(), ServerError> {
+        let event = Event {
+            event,
+            about,
+            ..Event::default()
+        };
+        self.record_refused(event, from)
+    }
+
+    fn record_refused(&self, event: Event<'_>, from: &str) -> Result<(), ServerError> {
         let Some(Recorded { from, unrecorded }) = self.refusals.count(from, self.env.clock.monotonic())
         else {
             return Ok(());
         };
         let event = Event {
-            event,
-            about,
             from: Some(&from),
             unrecorded: (unrecorded > 0).then_some(unrecorded),
+            ..event
         };
         self.put_event(event, REFUSED)?;
         if self.refusals.is_untidy() {
@@ -176,9 +185,12 @@ impl Home {
         let kept = event.about.chars().filter(|c| !c.is_control());
         let about: &str = &kept.take(AUDIT_LETTERS_MAX).collect::<String>();
         let Event {
-            event: what, from, ..
+            event: what,
+            reason,
+            from,
+            ..
         } = event;
-        tracing::info!(target: TARGET, event = what, about, from, "audit");
+        tracing::info!(target: TARGET, event = what, about, reason, from, "audit");
         let name = format!("audit/{:020}-{}{suffix}", self.now().max(0), self.random(4));
         self.put_record(&name, &Event { about, ..event })
     }
@@ -224,30 +236,46 @@ impl Home {
         })
     }
 
+    /// The invitation with this code, which is used from now on. Of many that try at once, one
+    /// succeeds. The client learns no more than that the server refuses; the audit has the reason.
+    fn spend(&self, code: &str, from: &str) -> Result<Invite, ServerError> {
+        let refused = |id: &str, reason| {
+            let event = Event {
+                event: "refused invitation",
+                about: id,
+                reason: Some(reason),
+                ..Event::default()
+            };
+            let recorded = self.record_refused(event, from);
+            recorded.err().unwrap_or_else(|| {
+                ServerError::Refused(
+                    "the invitation is unknown, used, or too old; ask for a new one (`onefold server invite`)"
+                        .to_owned(),
+                )
+            })
+        };
+        // The text may be a secret: none of it is recorded.
+        let parts = code.split_once('_').filter(|(id, _)| is_word(id));
+        let (id, secret) = parts.ok_or_else(|| refused("", "malformed"))?;
+        let invite: Option<Invite> = self.record(&format!("invitations/{id}"))?;
+        let invite = invite.ok_or_else(|| refused(id, "unknown"))?;
+        if !is_equal(&invite.hash, &hash(secret)) {
+            return Err(refused(id, "wrong secret"));
+        }
+        if self.now() > invite.until {
+            return Err(refused(id, "too old"));
+        }
+        match self.put(&format!("spent/{id}"), &[]) {
+            Err(ServerError::Storage(StorageError::AlreadyExists { .. })) => Err(refused(id, "used already")),
+            spent => spent.map(|()| invite),
+        }
+    }
+
     /// Trades an invitation's code for a token, for a client at this address. Of many that try at
     /// once, one succeeds.
     pub(crate) fn join(&self, code: &str, label: &str, from: &str) -> Result<Joined, ServerError> {
-        let refused = || {
-            ServerError::Refused(
-                "the invitation is unknown, used, or too old; ask for a new one (`onefold server invite`)"
-                    .to_owned(),
-            )
-        };
-        let (id, secret) = code.split_once('_').ok_or_else(refused)?;
-        if !is_word(id) {
-            return Err(refused());
-        }
-        let invite: Option<Invite> = self.record(&format!("invitations/{id}"))?;
-        let invite = invite.ok_or_else(refused)?;
+        let invite = self.spend(code, from)?;
         let now = self.now();
-        if !is_equal(&invite.hash, &hash(secret)) || now > invite.until {
-            self.record_refusal("refused invitation", id, from)?;
-            return Err(refused());
-        }
-        match self.put(&format!("spent/{id}"), &[]) {
-            Err(ServerError::Storage(StorageError::AlreadyExists { .. })) => return Err(refused()),
-            spent => spent?,
-        }
         let (token, secret) = (self.random(8), self.random(32));
         let label: String = label.chars().filter(|c| !c.is_control()).take(200).collect();
         let info = TokenInfo {
@@ -302,7 +330,8 @@ impl Home {
         self.records("tokens")
     }
 
-    /// Ends a token. Connections that it opened end with their next request.
+    /// Ends a token. Connections that it opened end with their next request, and idle ones within
+    /// some seconds.
     ///
     /// # Errors
     /// `Refused` if there is none; of the storage.

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use chunking::CHUNK_BYTES_MAX;
-use format::manifest::StreamRole;
+use format::manifest::{StreamRole, ensure_tags_within_limits};
 use ingest::{About, BackupSession, IngestError, IngestOptions, Stream, Verdict};
 use onefold::repository::{Beginning, ParentChoice, Resume};
 use onefold::{BackupOptions, Healed, HostedBackup, Snapshot};
@@ -19,7 +19,7 @@ use wire::{
 
 use crate::checked::Checker;
 use crate::error::TARGET;
-use crate::peer::{Ending, Message, Peer, User, failed};
+use crate::peer::{Body, Ending, Message, Peer, User, failed};
 use crate::quota::Quota;
 use crate::reading::{self, For};
 use crate::rights::Right;
@@ -34,6 +34,13 @@ const KNOWN_MAX: usize = 1 << 14;
 /// Bytes of these streams, at most: the server looks at each segment of them before it answers.
 const KNOWN_BYTES_MAX: u64 = 64 << 30;
 
+/// Parents of a backup, at most. A backup of files has one, a copy too. Who calls the library may
+/// name more for a stream.
+const PARENTS_MAX: usize = 1 << 10;
+/// Earlier attempts of which a backup continues one, at most: the last ones. Each attempt takes
+/// over the data of those before.
+const CONTINUES_MAX: usize = 1 << 10;
+
 /// How long a server waits for the end of a backup whose client lost its connection, ...
 const PATIENCE: Duration = Duration::from_secs(30);
 /// ... and of one that another process may have.
@@ -46,11 +53,12 @@ pub(crate) fn run(
     peer: &mut Peer,
     state: &State,
     user: &User,
-    (number, body): (u32, &[u8]),
+    (number, body): (u32, Body),
 ) -> Result<Ending, TransportError> {
     let namespace = user.namespace.name();
-    let begun = Begin::from_bytes(body).map_err(Refusal::from).and_then(|begin| {
-        user.ensure(Right::Write)?;
+    let begin = user.ensure(Right::Write).and_then(|()| beginning(&body));
+    drop(body);
+    let begun = begin.and_then(|begin| {
         end_lost(state, namespace, &begin.replaces)?;
         let running = state
             .running_backups
@@ -155,13 +163,15 @@ fn end_lost(state: &State, namespace: &str, attempts: &[u64]) -> Result<(), Refu
 }
 
 /// The backup that a client committed before it lost its connection.
-pub(crate) fn committed(state: &State, user: &User, body: &[u8]) -> Result<Vec<CommittedBackup>, Refusal> {
+pub(crate) fn committed(state: &State, user: &User, body: Body) -> Result<Vec<CommittedBackup>, Refusal> {
     user.ensure(Right::Write)?;
     let Sought {
         attempt,
         session,
         about,
-    } = Sought::from_bytes(body)?;
+    } = Sought::from_bytes(&body)?;
+    ensure_within_limits(&about)?;
+    drop(body);
     end_lost(state, user.namespace.name(), &[attempt])?;
     // A client of a tunnel has another process with each connection, and the one before may still
     // commit.
@@ -198,6 +208,36 @@ pub(crate) fn committed(state: &State, user: &User, body: &[u8]) -> Result<Vec<C
     Ok(sent.into_iter().collect())
 }
 
+/// How a client begins a backup, if that is possible and takes little memory: it may wait for its
+/// place.
+fn beginning(body: &[u8]) -> Result<Begin, Refusal> {
+    let mut begin = Begin::from_bytes(body)?;
+    if !is_single(&begin.streams) && begin.streams != ingest::tree_streams() {
+        let why = "the streams are neither those of files nor a single one";
+        return Err(Refusal::new(RefusalKind::Malformed, why));
+    }
+    if let Parents::Named(named) = &begin.parents
+        && named.len() > PARENTS_MAX
+    {
+        return Err(failed(format!(
+            "a backup copies from at most {PARENTS_MAX} parents, and this one names {}; choose fewer",
+            named.len()
+        )));
+    }
+    begin.name.ensure_within_limits().map_err(failed)?;
+    let older = begin.continues.len().saturating_sub(CONTINUES_MAX);
+    begin.continues.drain(..older);
+    begin.continues.shrink_to_fit();
+    Ok(begin)
+}
+
+/// Refuses a manifest that would take much memory in each list of the tenant's backups.
+fn ensure_within_limits(about: &About) -> Result<(), Refusal> {
+    let tags = || ensure_tags_within_limits(&about.tags);
+    let is_within = about.name.ensure_within_limits().and_then(|()| tags());
+    is_within.map_err(failed)
+}
+
 /// The facts of a backup that its client does not choose.
 struct Facts {
     name: format::manifest::SeriesName,
@@ -207,10 +247,6 @@ struct Facts {
 fn begin_backup(user: &User, begin: Begin) -> Result<(HostedBackup, Facts, Quota), Refusal> {
     let quota = Quota::of(user)?;
     let is_single = is_single(&begin.streams);
-    if !is_single && begin.streams != ingest::tree_streams() {
-        let why = "the streams are neither those of files nor a single one";
-        return Err(Refusal::new(RefusalKind::Malformed, why));
-    }
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // A client keeps what is not durable.
     let ingest = IngestOptions::for_cores(cores)
@@ -312,11 +348,11 @@ impl Running<'_> {
     fn take(&self, writer: &FrameWriter, message: Message) -> Result<Option<Ending>, TransportError> {
         let Message {
             head: Head { kind, number, .. },
-            ref body,
+            body,
             processing,
-            ..
         } = message;
         if let Err(refusal) = self.user.ensure_still_valid() {
+            drop(body);
             tell_failure(writer, &refusal);
             return Ok(Some(Ending::Over));
         }
@@ -346,6 +382,7 @@ impl Running<'_> {
                 Ok(ending)
             }
             request::END => {
+                drop(body);
                 answer.whole(Ok(Vec::new()))?;
                 Ok(Some(Ending::GoOn))
             }
@@ -353,24 +390,29 @@ impl Running<'_> {
         }
     }
 
-    fn submit(&self, body: &[u8]) -> Result<(), Refusal> {
-        let sent = Vec::<Sent>::from_bytes(body)?;
+    fn submit(&self, body: Body) -> Result<(), Refusal> {
+        let sent = Vec::<Sent>::from_bytes(&body)?;
         let bytes = sent.iter().map(|one| match one {
             Sent::Region(region) => region.bytes.bytes().len() as u64,
             Sent::Offer(_) | Sent::Copies(_) => 0,
         });
         self.quota.take(bytes.sum())?;
         let offers = self.checker.check(sent)?;
+        // The store waits until the client takes verdicts. The offers are in the backup's place.
+        drop(body);
         self.session.submit(offers).map_err(|error| refusal_of(&error))
     }
 
-    fn read(&self, answer: Answer<'_>, kind: u8, body: &[u8]) -> Result<(), TransportError> {
+    fn read(&self, answer: Answer<'_>, kind: u8, body: Body) -> Result<(), TransportError> {
         if !self.may_read {
+            drop(body);
             let why = "this token may not read backups";
             return answer.refuse(&Refusal::new(RefusalKind::NotAllowed, why));
         }
         if kind == request::UNSOUND {
-            return answer.whole(self.unsound(body));
+            let unsound = self.unsound(&body);
+            drop(body);
+            return answer.whole(unsound);
         }
         reading::serve(answer, self.session.reader(), For::Backup, (kind, body))
     }
@@ -381,11 +423,13 @@ impl Running<'_> {
         Ok(unsound.map_err(|error| refusal_of(&error))?.to_bytes())
     }
 
-    fn commit(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn commit(&self, body: Body) -> Result<Vec<u8>, Refusal> {
         let mut about = About {
             name: self.about.name.clone(),
-            ..About::from_bytes(body)?
+            ..About::from_bytes(&body)?
         };
+        ensure_within_limits(&about)?;
+        drop(body);
         let is_hold_refused = about.hold_until.is_some() && !self.user.rights.has(Right::Hold);
         if is_hold_refused {
             about.hold_until = None;

@@ -7,14 +7,22 @@ use std::time::Duration;
 
 use onefold::calls::{Call, Report};
 use onefold::{Filter, ForgetWhat, Monitor, Which};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use transport::TransportError;
 use wire::{Progress, Refusal, RefusalKind, Wire, reply};
 
+use crate::gate::Permit;
 use crate::manifests::Namespace;
-use crate::peer::{Ending, Peer, User, failed};
+use crate::memory::Work;
+use crate::peer::{Body, Ending, Peer, User, failed};
 use crate::rights::Right;
 use crate::shares::Answer;
 use crate::state::State;
+
+/// Bytes of a call, at most. The longest ones name backups: some 9 bytes each, and all backups of
+/// the namespace for their layouts, as [`crate::connection`] reads at most 262,144 at once.
+const CALL_BYTES_MAX: usize = 5 << 20;
 
 /// How often the client learns how far the operation is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -25,10 +33,10 @@ pub(crate) fn run(
     peer: &Peer,
     state: &State,
     user: &User,
-    (number, body): (u32, &[u8]),
+    (number, body): (u32, Body),
 ) -> Result<Ending, TransportError> {
-    let call = match permitted(user, body) {
-        Ok(call) => call,
+    let (place, call) = match begin(state, user, body) {
+        Ok(begun) => begun,
         Err(refusal) => return peer.refuse(number, &refusal).map(|()| Ending::GoOn),
     };
     let monitor = Monitor::default();
@@ -38,6 +46,8 @@ pub(crate) fn run(
         let monitor = &monitor;
         let running = scope.spawn(move || {
             let _ended = ended;
+            // Not until the client has read the answer.
+            let _place = place;
             call.run(&user.store, &user.scope(), monitor)
         });
         while end.recv_timeout(PROGRESS_EVERY) == Err(RecvTimeoutError::Timeout) {
@@ -67,9 +77,58 @@ pub(crate) fn run(
     Ok(Ending::GoOn)
 }
 
+/// What a [`Call`] is, without its fields.
+#[derive(Deserialize)]
+enum Kind {
+    Forget(IgnoredAny),
+    Hold(IgnoredAny),
+    Tag(IgnoredAny),
+    Check(IgnoredAny),
+    Layouts(IgnoredAny),
+}
+
+impl Kind {
+    /// Refuses a token that could not run it, whatever its fields are.
+    fn ensure_possible(&self, user: &User) -> Result<(), Refusal> {
+        match self {
+            // A dry run needs the right to list alone.
+            Self::Forget(_) if user.rights.has(Right::Forget) => Ok(()),
+            Self::Forget(_) | Self::Layouts(_) => user.ensure(Right::List),
+            Self::Tag(_) => user.ensure(Right::Forget),
+            Self::Hold(_) => user.ensure(Right::Hold),
+            Self::Check(_) => user.ensure(Right::Read),
+        }
+    }
+
+    fn work(&self) -> Work {
+        match self {
+            Self::Check(_) | Self::Layouts(_) => Work::Long,
+            Self::Forget(_) | Self::Hold(_) | Self::Tag(_) => Work::Short,
+        }
+    }
+}
+
+/// The operation that the client asks for, and its place. It is decoded when it has the place: what
+/// is decoded takes much more memory than the message.
+fn begin(state: &State, user: &User, body: Body) -> Result<(Permit, Call), Refusal> {
+    if body.len() > CALL_BYTES_MAX {
+        return Err(failed(format!(
+            "the operation names more than a message may have: {} bytes, of {CALL_BYTES_MAX}; name fewer backups",
+            body.len()
+        )));
+    }
+    let kind: Kind = serde_json::from_slice(&body).map_err(malformed)?;
+    kind.ensure_possible(user)?;
+    let place = state.memory.call(&user.shares.owner, kind.work(), body.len())?;
+    Ok((place, permitted(user, &body)?))
+}
+
+fn malformed(error: serde_json::Error) -> Refusal {
+    Refusal::new(RefusalKind::Malformed, error.to_string())
+}
+
 /// The operation that the client asks for, on its own namespace, if its token has the right.
 fn permitted(user: &User, body: &[u8]) -> Result<Call, Refusal> {
-    let malformed = |error: serde_json::Error| Refusal::new(RefusalKind::Malformed, error.to_string());
     let mut call: Call = serde_json::from_slice(body).map_err(malformed)?;
     user.ensure(match &call {
         Call::Forget(request) if request.is_dry_run => Right::List,

@@ -23,12 +23,20 @@ use wire::{Refusal, RefusalKind, Sent};
 /// Copied segments of one message, at most.
 const COPIES_MAX: u64 = 4096;
 
-/// Chunks that the store may wait for at once, ...
-const WANTED_MAX: usize = 1 << 20;
-/// ... stored bytes that may come before the first of them, ...
-const EARLY_BYTES_MAX: u64 = 96 << 20;
-/// ... and segments.
-const KEPT_MAX: usize = 1 << 18;
+/// Children of segments that have no verdict, or wait in the store for chunks before them. One
+/// takes 72 to 160 bytes, so all take some 30 to 60 MiB: about the memory of a backup's place
+/// ([`crate::memory`]). An honest client needs it for a tree of tiny files, and never has more:
+///
+/// - The store asks for all open regions after 65,536 children, and those of a segment more.
+/// - Until they come, the client offers 65,536 more of a stream (`ingest::client`), and those of a
+///   buffer.
+/// - Some 65,536 wait for their window in a fragmented stream.
+///
+/// A copy between stores has 131,072 on their way, and then no tiny files' windows.
+const CHILDREN_MAX: usize = 3 << 17;
+/// Stored bytes that may come before a region that the store waits for. Clients send regions in
+/// order.
+const EARLY_BYTES_MAX: u64 = 32 << 20;
 
 /// A chunk: fingerprint and length.
 type Chunk = (Fingerprint, u64);
@@ -64,6 +72,8 @@ pub(crate) struct Checker<'a> {
 struct State {
     /// Of each stream.
     offered: Vec<Queue>,
+    /// Children of all offered segments that have no verdict.
+    children: usize,
     /// The stream of the brief segment whose chunks the store waits for.
     asked: Option<StreamIndex>,
     /// The chunks that the store waits for, by lane and number.
@@ -71,11 +81,18 @@ struct State {
     /// Regions that came before one that the store waits for: their bytes, by lane and number. The
     /// store keeps them.
     early: BTreeMap<(usize, u64), u64>,
-    /// Segments with verdicts since the first wanted chunk of a lane last came. The store keeps
-    /// what it knows of them.
-    kept: usize,
     /// All streams have ended, and each segment has its verdict.
     is_done: bool,
+}
+
+impl Expected {
+    /// How many children of the segment are in memory. A segment without them counts as one.
+    fn children(&self) -> usize {
+        match self {
+            Self::Chunks(chunks) => chunks.len().max(1),
+            Self::Brief(..) | Self::Opened => 1,
+        }
+    }
 }
 
 impl Queue {
@@ -103,6 +120,11 @@ impl Queue {
 }
 
 impl State {
+    fn queue_of(&mut self, stream: StreamIndex) -> Result<&mut Queue, Refusal> {
+        let queue = self.offered.get_mut(usize::from(stream.0));
+        queue.ok_or_else(|| lie("a stream that was not begun"))
+    }
+
     /// Regions of the lane before the first wanted chunk have had their turn.
     fn drop_settled(&mut self, lane: usize) {
         let first = self.wanted.range((lane, 0)..=(lane, u64::MAX)).next();
@@ -110,10 +132,10 @@ impl State {
         self.early.retain(|at, _| at.0 != lane || *at > first);
     }
 
-    /// Refuses a client that withholds a chunk and goes on: all behind it waits in memory.
-    fn ensure_bounded(&self) -> Result<(), Refusal> {
-        let is_bounded = self.wanted.len() <= WANTED_MAX
-            && self.kept <= KEPT_MAX
+    /// Refuses a client that withholds a chunk and goes on: all behind it waits in memory. The
+    /// store keeps so many children of segments that have their verdict, with all wanted chunks.
+    fn ensure_bounded(&self, unplaced: usize) -> Result<(), Refusal> {
+        let is_bounded = self.children.saturating_add(unplaced) <= CHILDREN_MAX
             && self.early.values().sum::<u64>() <= EARLY_BYTES_MAX;
         match is_bounded {
             true => Ok(()),
@@ -151,12 +173,13 @@ impl<'a> Checker<'a> {
             match verdict {
                 Verdict::Segment { stream, wanted } => {
                     let queue = state.offered.get_mut(usize::from(stream.0));
-                    let chunks = match queue.and_then(Queue::pop) {
+                    let expected = queue.and_then(Queue::pop);
+                    state.children -= expected.as_ref().map_or(0, Expected::children);
+                    let chunks = match expected {
                         Some(Expected::Chunks(chunks)) => chunks,
                         // It is known whole, or the store says which chunks it wants.
                         Some(Expected::Brief(..) | Expected::Opened) | None => Vec::new(),
                     };
-                    state.kept += usize::from(!state.wanted.is_empty());
                     for one in wanted {
                         let offered = || chunks.get(one.child as usize).copied();
                         if let Some(chunk) = one.chunk.or_else(offered) {
@@ -250,9 +273,7 @@ impl<'a> Checker<'a> {
                 let first = state.wanted.range((lane, 0)..).next().map(|(at, _)| *at);
                 first.is_none_or(|first| first.0 != lane || region.first <= first.1)
             };
-            if is_first(&state) {
-                state.kept = 0;
-            } else {
+            if !is_first(&state) {
                 let bytes = region.bytes.bytes().len() as u64;
                 state.early.insert((lane, region.first), bytes);
             }
@@ -263,7 +284,7 @@ impl<'a> Checker<'a> {
                 }
             }
             state.drop_settled(lane);
-            state.ensure_bounded()?;
+            state.ensure_bounded(self.session.unplaced())?;
         }
         if !region.is_genuine(&self.printer) {
             return Err(lie("a chunk has another fingerprint than its bytes"));
@@ -272,7 +293,7 @@ impl<'a> Checker<'a> {
     }
 
     fn offer(&self, offer: Offer) -> Result<Offer, Refusal> {
-        self.state().ensure_bounded()?;
+        self.state().ensure_bounded(self.session.unplaced())?;
         match offer {
             Offer::Segment { stream, segment } => {
                 self.segment(&segment)?;
@@ -289,21 +310,19 @@ impl<'a> Checker<'a> {
             }
             Offer::Children { stream, children } => self.children(stream, children),
             Offer::End(stream) => {
-                self.queue_of(stream, |_| ())?;
+                self.state().queue_of(stream)?;
                 Ok(Offer::End(stream))
             }
             Offer::Copy { .. } | Offer::Region(_) => Err(lie("a region or a copy among the offers")),
         }
     }
 
-    fn queue_of<T>(&self, stream: StreamIndex, then: impl FnOnce(&mut Queue) -> T) -> Result<T, Refusal> {
-        let mut state = self.state();
-        let queue = state.offered.get_mut(usize::from(stream.0));
-        queue.map(then).ok_or_else(|| lie("a stream that was not begun"))
-    }
-
     fn expect(&self, stream: StreamIndex, expected: Expected) -> Result<(), Refusal> {
-        self.queue_of(stream, |queue| queue.expected.push_back(expected))
+        let mut state = self.state();
+        let children = expected.children();
+        state.queue_of(stream)?.expected.push_back(expected);
+        state.children += children;
+        Ok(())
     }
 
     /// The chunks of a brief segment, if the store has asked for them and they are its own.
@@ -327,8 +346,12 @@ impl<'a> Checker<'a> {
             children,
         };
         self.segment(&segment)?;
-        if let Some(brief) = self.state().offered[usize::from(stream.0)].brief() {
-            *brief = Expected::Chunks(chunks_of(&segment.children));
+        {
+            let mut state = self.state();
+            if let Some(brief) = state.queue_of(stream)?.brief() {
+                *brief = Expected::Chunks(chunks_of(&segment.children));
+                state.children += segment.children.len().saturating_sub(1);
+            }
         }
         let children = segment.children;
         Ok(Offer::Children { stream, children })
@@ -339,9 +362,14 @@ impl<'a> Checker<'a> {
             return Err(lie("a segment has more chunks than a node holds"));
         }
         let mut hasher = self.printer.node_hasher(SEGMENT_LEVEL);
-        let mut len = 0_u64;
+        let (mut len, mut is_behind_zeros) = (0_u64, false);
         for child in &segment.children {
             self.child(child)?;
+            let is_zeros = child.place == OfferedPlace::Zeros;
+            if is_zeros && is_behind_zeros {
+                return Err(lie("zeros behind zeros: they are one child of a segment"));
+            }
+            is_behind_zeros = is_zeros;
             hasher.push(&child.fingerprint, child.len);
             len = len.saturating_add(child.len);
         }

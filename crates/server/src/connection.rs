@@ -1,5 +1,6 @@
 //! A client's connection, from its greeting to its end.
 
+use format::wire::Reader;
 use onefold::repository::Repository;
 use onefold::{Monitor, PROGRAM};
 use transport::{Channel, TransportError};
@@ -12,7 +13,7 @@ use crate::backup;
 use crate::calls;
 use crate::error::ServerError;
 use crate::manifests::Namespace;
-use crate::peer::{Deadline, Ending, Message, Peer, Token, User, failed, not_allowed};
+use crate::peer::{Body, Deadline, Ending, Message, Peer, Token, User, failed, not_allowed};
 use crate::reading::{self, For};
 use crate::rights::{Right, Rights};
 use crate::shares::{Answer, Shares};
@@ -21,6 +22,10 @@ use crate::vault_serving::VaultUser;
 
 /// Bytes of a message before a client has shown its token.
 const STRANGER_BYTES_MAX: usize = 16 << 10;
+/// Backups that a client may read at once. A restore names one, a copy two, and `find` all that it
+/// searches, each once: those of 29 machines that have backed up each hour for a year. Their
+/// numbers take 2 MiB.
+pub(crate) const READ_BACKUPS_MAX: u64 = 1 << 18;
 
 /// A client whose token was accepted.
 struct LoginAccess {
@@ -93,6 +98,8 @@ impl<'a> Connection<'a> {
             Err(refusal) => return self.peer.refuse(head.number, &refusal),
         };
         self.peer.incoming.trust();
+        let token = access.token.as_ref();
+        let _watching = token.map(|token| self.state.token_watch.enter(token.id(), &self.peer.closer));
         let rights = access.rights.to_string();
         match self.use_place(access) {
             Ok(Use::Store(user)) => {
@@ -228,33 +235,36 @@ impl<'a> Connection<'a> {
                 Err(error) => return self.peer.refuse(head.number, &failed(error)),
             }
             let user = &user;
+            let number = head.number;
             let Some(_running) = self.state.begin() else {
                 let busy = Refusal::new(RefusalKind::Busy, "the server is ending; try again later");
                 return self.peer.refuse(head.number, &busy);
             };
             let shared = (self.state, &user.shares);
             let ending = match head.kind {
-                request::BEGIN => backup::run(&mut self.peer, self.state, user, (head.number, &body))?,
+                request::BEGIN => backup::run(&mut self.peer, self.state, user, (number, body))?,
                 request::COMMITTED => {
-                    let found = backup::committed(self.state, user, &body);
-                    Answer::to(head.number, processing, &self.peer.writer, shared)
+                    let found = backup::committed(self.state, user, body);
+                    Answer::to(number, processing, &self.peer.writer, shared)
                         .whole(found.map(|found| found.to_bytes()))?;
                     Ending::GoOn
                 }
-                request::READ => self.read(user, head.number, &body)?,
-                request::CALL => calls::run(&self.peer, self.state, user, (head.number, &body))?,
+                request::READ => self.read(user, number, body)?,
+                request::CALL => calls::run(&self.peer, self.state, user, (number, body))?,
                 request::LIST => {
+                    drop(body);
                     let list = user.ensure(Right::List).and_then(|()| {
                         let list = user.store.snapshots().map_err(failed)?;
                         Ok(user.namespace.all(&list).to_bytes())
                     });
-                    Answer::to(head.number, processing, &self.peer.writer, shared).whole(list)?;
+                    Answer::to(number, processing, &self.peer.writer, shared).whole(list)?;
                     Ending::GoOn
                 }
                 kind => {
+                    drop(body);
                     let unknown = format!("no request of kind {kind}");
                     self.peer
-                        .refuse(head.number, &Refusal::new(RefusalKind::Malformed, unknown))?;
+                        .refuse(number, &Refusal::new(RefusalKind::Malformed, unknown))?;
                     Ending::GoOn
                 }
             };
@@ -267,10 +277,13 @@ impl<'a> Connection<'a> {
     }
 
     /// Pins backups, and answers reads until the client ends or leaves.
-    fn read(&mut self, user: &User, number: u32, body: &[u8]) -> Result<Ending, TransportError> {
+    fn read(&mut self, user: &User, number: u32, body: Body) -> Result<Ending, TransportError> {
         let store: &dyn Repository = &*user.store;
-        let begun = user.ensure(Right::Read).and_then(|()| {
-            let wanted = user.some(&Vec::<SessionId>::from_bytes(body)?)?;
+        let named = user.ensure(Right::Read).and_then(|()| named_backups(&body));
+        drop(body);
+        let begun = named.and_then(|named| {
+            let wanted = user.some(&named)?;
+            drop(named);
             let pinned = store.pin_all(&wanted, &Monitor::default()).map_err(failed)?;
             match (&wanted[..], pinned.snapshots()) {
                 ([forgotten], []) => Err(failed(onefold::Error::Forgotten {
@@ -306,6 +319,7 @@ impl<'a> Connection<'a> {
                 ..
             } = message;
             if head.kind == request::END {
+                drop(body);
                 let monitor = Monitor::default();
                 pinned.end(&monitor);
                 let notes: Vec<String> = monitor.notes().iter().map(ToString::to_string).collect();
@@ -313,13 +327,25 @@ impl<'a> Connection<'a> {
                 return Ok(Ending::GoOn);
             }
             if let Err(refusal) = user.ensure_still_valid() {
+                drop(body);
                 return self.peer.refuse(head.number, &refusal).map(|()| Ending::Over);
             }
             let shared = (self.state, &user.shares);
             let answer = Answer::to(head.number, processing, &self.peer.writer, shared);
-            reading::serve(answer, reader, For::Restore, (head.kind, &body))?;
+            reading::serve(answer, reader, For::Restore, (head.kind, body))?;
         }
     }
+}
+
+/// The backups that a client wants to read.
+fn named_backups(body: &[u8]) -> Result<Vec<SessionId>, Refusal> {
+    let count = Reader::new("message", body).varint()?;
+    if count > READ_BACKUPS_MAX {
+        return Err(failed(format!(
+            "a client reads at most {READ_BACKUPS_MAX} backups at once, and this one names {count}; choose fewer"
+        )));
+    }
+    Ok(Wire::from_bytes(body)?)
 }
 
 fn no_store(error: ServerError) -> Refusal {

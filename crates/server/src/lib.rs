@@ -23,6 +23,7 @@ mod checked;
 mod connection;
 mod error;
 mod gate;
+mod guests;
 mod home;
 mod listen;
 mod manifests;
@@ -43,6 +44,7 @@ mod stores;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod token_watch;
 mod vault;
 mod vault_home;
 mod vault_reading;

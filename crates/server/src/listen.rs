@@ -37,9 +37,11 @@ impl Listener {
         };
         let socket = bind(place).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
+        let guests = Arc::clone(server.guests());
+        guests.warn_of_few_descriptors();
         Ok(Self {
             address,
-            _accepting: Accepting::start(server, socket, serve).map_err(failed)?,
+            _accepting: Accepting::start(server, guests, socket, serve).map_err(failed)?,
         })
     }
 
@@ -60,14 +62,7 @@ fn serve(server: &Server, socket: TcpStream, from: &str) -> Result<(), Transport
     // A client that asks and does not read keeps the answer in memory only for so long.
     socket.set_write_timeout(Some(CLIENT_READS))?;
     let limit = Limit::within(STRANGER_WAITS, server.clock());
-    let limited = Limited {
-        socket: socket.try_clone()?,
-        limit: limit.clone(),
-    };
-    let channel = Channel {
-        input: Box::new(limited),
-        ..Channel::try_from(socket)?
-    };
+    let channel = limit.channel(socket);
     let deadline: Deadline = Arc::new(move |time| limit.set(time));
     server.serve(server.secure(channel)?, from, &deadline)
 }
@@ -91,6 +86,19 @@ impl Limit {
         self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A channel over this socket, which gives bytes within the limit.
+    fn channel(&self, socket: TcpStream) -> Channel {
+        let socket = Arc::new(socket);
+        let limited = Limited {
+            socket: Arc::clone(&socket),
+            limit: self.clone(),
+        };
+        Channel {
+            input: Box::new(limited),
+            ..Channel::from(socket)
+        }
+    }
+
     /// Bytes may come within this time from now on, or at any time.
     fn set(&self, time: Option<Duration>) {
         *self.until() = time.map(|time| self.clock.monotonic() + time);
@@ -111,14 +119,14 @@ impl Limit {
 
 /// A socket that gives bytes within a limit, however slowly they come.
 struct Limited {
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     limit: Limit,
 }
 
 impl Read for Limited {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.socket.set_read_timeout(self.limit.left()?)?;
-        self.socket.read(into)
+        (&*self.socket).read(into)
     }
 }
 
@@ -148,7 +156,7 @@ mod tests {
         let clock: Arc<dyn Clock> = manual.clone();
         let limit = Limit::within(Duration::from_secs(20), &clock);
         let mut limited = Limited {
-            socket,
+            socket: Arc::new(socket),
             limit: limit.clone(),
         };
         let mut byte = [0];
@@ -184,14 +192,7 @@ mod tests {
         let manual = ManualClock::new(UnixNanos::new(0));
         let clock: Arc<dyn Clock> = Arc::new(manual.clone());
         let limit = Limit::within(STRANGER_WAITS, &clock);
-        let limited = Limited {
-            socket: socket.try_clone().unwrap(),
-            limit: limit.clone(),
-        };
-        let channel = Channel {
-            input: Box::new(limited),
-            ..Channel::try_from(socket).unwrap()
-        };
+        let channel = limit.channel(socket);
         let (tell, told) = mpsc::channel();
         let deadline: Deadline = Arc::new(move |time| {
             limit.set(time);
@@ -201,7 +202,7 @@ mod tests {
         let serving = thread::spawn(move || server.serve(channel, "there", &deadline));
 
         let traffic = Traffic::default();
-        let ours = Channel::try_from(client.try_clone().unwrap()).unwrap();
+        let ours = Channel::from(client.try_clone().unwrap());
         let (writer, mut reader) = (
             FrameWriter::new(ours.output, traffic.clone()),
             FrameReader::new(ours.input, traffic),

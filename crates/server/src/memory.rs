@@ -11,6 +11,10 @@
 //! it, and TCP stops the client. A backup that finds no place waits, and is refused as "busy" after
 //! [`PATIENCE`]; its client tries again.
 //!
+//! Operations on backups have places too: each of those that work long has threads and windows of
+//! its own, and each of the others has the decoded call and a list of backups. They wait like a
+//! backup.
+//!
 //! A client keeps the memory of an answer for as long as it does not read. So an answer that finds
 //! none waits only for a moment: then it goes on with little, which is not counted.
 
@@ -30,7 +34,11 @@ const ANSWERS_BYTES_MIN: u64 = 24 << 20;
 const BACKUP_BYTES: u64 = 40 << 20;
 /// Shorter bodies are not counted: [`crate::accepting`] limits the number of connections.
 const SMALL_BYTES: usize = 64 << 10;
-/// How long a backup waits for its place.
+/// Operations that work long, at once. One owner has one.
+const LONG_CALLS: u64 = 2;
+/// Other operations, at once, and those of one owner.
+const SHORT_CALLS: (u64, u64) = (8, 2);
+/// How long a backup or an operation waits for its place.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How often a thread that waits looks whether the server is ending.
 const LOOK: Duration = Duration::from_secs(1);
@@ -41,6 +49,17 @@ pub(crate) struct Memory {
     bodies: Gate,
     answers: Gate,
     backups: Gate,
+    long_calls: Gate,
+    short_calls: Gate,
+}
+
+/// How long an operation on backups works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// It reads data, or all nodes of backups.
+    Long,
+    /// It reads and writes manifests.
+    Short,
 }
 
 impl Memory {
@@ -57,6 +76,8 @@ impl Memory {
             answers: Gate::new(answers, answers / 2),
             // One owner leaves a place to others.
             backups: Gate::new(backups, (backups - backups / 4).min(backups - 1).max(1)),
+            long_calls: Gate::new(LONG_CALLS, 1),
+            short_calls: Gate::new(SHORT_CALLS.0, SHORT_CALLS.1),
         }
     }
 
@@ -75,10 +96,36 @@ impl Memory {
         self.answers.take(owner, bytes, patience)
     }
 
+    /// The memory that bodies of messages have.
+    #[cfg(test)]
+    pub(crate) fn of_bodies(&self) -> u64 {
+        self.bodies.held()
+    }
+
     /// The memory that answers have.
     #[cfg(test)]
     pub(crate) fn of_answers(&self) -> u64 {
         self.answers.held()
+    }
+
+    /// A place for an operation on backups, whose message has so many bytes and is not decoded. A
+    /// long message does not wait with its memory: its client tries again.
+    pub(crate) fn call(&self, owner: &str, work: Work, len: usize) -> Result<Permit, Refusal> {
+        let gate = match work {
+            Work::Long => &self.long_calls,
+            Work::Short => &self.short_calls,
+        };
+        let patience = if len > SMALL_BYTES {
+            Duration::ZERO
+        } else {
+            PATIENCE
+        };
+        gate.take(owner, 1, patience).ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::Busy,
+                "the server runs as many operations on backups as it can at once; try again later",
+            )
+        })
     }
 
     /// A place for a running backup.

@@ -1,6 +1,7 @@
 //! The server's end of a connection, and the client at its other end.
 
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -109,11 +110,25 @@ pub(crate) struct User {
 /// A message of a client.
 pub(crate) struct Message {
     pub(crate) head: Head,
-    pub(crate) body: Vec<u8>,
-    /// Its memory.
-    _memory: Option<Permit>,
+    pub(crate) body: Body,
     /// Until it is processed.
     pub(crate) processing: Option<Processing>,
+}
+
+/// The bytes of a message, and the memory that they have. Other clients wait for this memory. So
+/// the body is dropped as soon as the message is decoded, before anything that waits for the
+/// client: an answer, a place, the next message.
+pub(crate) struct Body {
+    bytes: Vec<u8>,
+    _memory: Option<Permit>,
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 pub(crate) fn not_allowed(why: impl Into<String>) -> Refusal {
@@ -214,14 +229,16 @@ impl Incoming {
         let seconds = head.len as u64 / BODY_BYTES_A_SECOND;
         (self.deadline)(Some(BODY_PATIENCE + Duration::from_secs(seconds)));
         let began = clock.monotonic();
-        let body = self.reader.body(head)?;
+        let bytes = self.reader.body(head)?;
         shares.charge(state, head.len);
         shares.note(head.len, clock.monotonic().saturating_sub(began));
         (self.deadline)(None);
         Ok(Some(Message {
             head,
-            body,
-            _memory: memory,
+            body: Body {
+                bytes,
+                _memory: memory,
+            },
             processing: Some(processing),
         }))
     }

@@ -11,6 +11,7 @@ use transport::TransportError;
 use types::{ChunkLocation, ContainerId, RegionIndex};
 use wire::{AskedRegions, Refusal, RefusalKind, RegionHead, SentCatalog, SentChildren, Wire, request};
 
+use crate::peer::Body;
 use crate::shares::{Answer, PART_BYTES};
 
 /// Regions that a client may ask for at once, ...
@@ -55,15 +56,19 @@ pub(crate) fn serve(
     answer: Answer<'_>,
     reader: &dyn StoreReader,
     whom: For,
-    (kind, body): (u8, &[u8]),
+    (kind, body): (u8, Body),
 ) -> Result<(), TransportError> {
     if kind == request::REGIONS {
-        return match AskedRegions::from_bytes(body) {
+        let asked = asked_regions(&body);
+        drop(body);
+        return match asked {
             Ok(asked) => send_regions(answer, reader, whom, &asked),
-            Err(error) => answer.refuse(&error.into()),
+            Err(refusal) => answer.refuse(&refusal),
         };
     }
-    answer.whole(read(reader, whom, kind, body))
+    let found = read(reader, whom, kind, &body);
+    drop(body);
+    answer.whole(found)
 }
 
 /// The answer to a request other than for regions.
@@ -182,8 +187,9 @@ fn children(reader: &dyn StoreReader, whom: For, first: &TreeRoot) -> Result<Vec
     Ok(all)
 }
 
-/// The catalog of the regions that the client asks for.
-fn view_of(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Arc<CatalogView>, Refusal> {
+/// The regions that the client asks for.
+fn asked_regions(body: &[u8]) -> Result<AskedRegions, Refusal> {
+    let asked = AskedRegions::from_bytes(body)?;
     let is_ascending = asked.regions.is_sorted_by(|a, b| a < b);
     if asked.regions.len() > ASKED_REGIONS_MAX || !is_ascending {
         return Err(Refusal::new(
@@ -191,6 +197,11 @@ fn view_of(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Arc<Catalog
             format!("at most {ASKED_REGIONS_MAX} regions at once, in ascending order"),
         ));
     }
+    Ok(asked)
+}
+
+/// The catalog of the regions that the client asks for.
+fn view_of(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Arc<CatalogView>, Refusal> {
     let view = reader.catalog(asked.container).map_err(unread)?;
     if view.generation() != asked.generation {
         return Err(Refusal::new(

@@ -11,6 +11,7 @@ use transport::{Acceptor, Channel, Closer, TransportError};
 
 use crate::connection::{Connection, Granted};
 use crate::error::ServerError;
+use crate::guests::Guests;
 use crate::home::Home;
 use crate::peer::Deadline;
 use crate::state::State;
@@ -25,6 +26,8 @@ pub struct Server {
     away: Vec<ServerError>,
     acceptor: Acceptor,
     connections: Mutex<BTreeMap<u64, Closer>>,
+    /// The connections of all network sockets.
+    guests: Arc<Guests>,
     next: AtomicU64,
 }
 
@@ -70,6 +73,7 @@ impl Server {
             away: Vec::new(),
             acceptor,
             connections: Mutex::default(),
+            guests: Arc::new(Guests::new(env::descriptor_limit())),
             next: AtomicU64::new(0),
         })
     }
@@ -125,6 +129,10 @@ impl Server {
 
     fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Closer>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn guests(&self) -> &Arc<Guests> {
+        &self.guests
     }
 
     #[cfg(test)]

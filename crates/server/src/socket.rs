@@ -9,11 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use env::socket::SocketFile;
-use transport::{Channel, TransportError};
+use transport::TransportError;
 
 use crate::accepting::Accepting;
 use crate::connection::Granted;
 use crate::error::{ServerError, TARGET};
+use crate::guests::Guests;
 use crate::rights::Rights;
 use crate::server::Server;
 
@@ -37,7 +38,9 @@ impl SocketListener {
             source,
         };
         let (socket, file) = env::socket::listen(path, 0o600).map_err(|error| failed(error.into()))?;
-        match Accepting::start(server, socket, serve) {
+        // Strangers cannot connect here, and clients have a place while strangers have all others.
+        let guests = Arc::new(Guests::new(env::descriptor_limit()));
+        match Accepting::start(server, guests, socket, serve) {
             Ok(accepting) => Ok(Self {
                 file,
                 _accepting: accepting,
@@ -66,5 +69,5 @@ fn serve(server: &Server, socket: UnixStream, _: &str) -> Result<(), TransportEr
         namespace: None,
         rights: Rights::ALL,
     };
-    server.serve_tunnel(Channel::try_from(socket)?, granted)
+    server.serve_tunnel(socket.into(), granted)
 }

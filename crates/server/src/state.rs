@@ -17,6 +17,7 @@ use crate::rate::Rates;
 use crate::running::{RunningBackups, RunningBytes};
 use crate::stores::Stores;
 use crate::tenants::TenantInfo;
+use crate::token_watch::TokenWatch;
 use crate::vault::Vault;
 
 /// The server's folder, its stores, and what runs.
@@ -31,6 +32,7 @@ pub(crate) struct State {
     pub(crate) memory: Memory,
     pub(crate) rates: Rates,
     pub(crate) balance: Balance,
+    pub(crate) token_watch: TokenWatch,
     is_ending: AtomicBool,
     running: AtomicUsize,
 }
@@ -48,10 +50,12 @@ impl State {
     /// Opens the store of a tenant with this credential when its first client comes.
     pub(crate) fn new(home: Home, credential: &Credential, options: &OpenOptions, memory_bytes: u64) -> Self {
         let (opening, credential, options) = (home.clone(), credential.clone(), options.clone());
+        let watched = home.clone();
         let open = move |tenant: &str| opening.store(tenant, &credential, &options);
         Self {
             stores: Stores::new(&home.env.clock, open),
             balance: Balance::new(&home.env.clock),
+            token_watch: TokenWatch::new(move |token| watched.is_valid(token)),
             home,
             vaults: Mutex::default(),
             running_bytes: RunningBytes::default(),

@@ -28,12 +28,16 @@ use crate::{Home, Rights, Server};
 
 mod answers;
 mod brief;
+mod calls;
 mod limits;
+mod manifests;
+mod messages;
 mod pressing;
 mod reading;
 mod refusals;
 mod regions;
 mod removed;
+mod withheld;
 
 /// The number of the next attempt. Tests choose smaller ones themselves.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(1000);
@@ -88,9 +92,8 @@ impl Bed {
         ours.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let server = Arc::clone(server);
         let deadline: crate::Deadline = Arc::new(|_| ());
-        let thread =
-            thread::spawn(move || server.serve(Channel::try_from(theirs).unwrap(), "there", &deadline));
-        let channel = Channel::try_from(ours).unwrap();
+        let thread = thread::spawn(move || server.serve(Channel::from(theirs), "there", &deadline));
+        let channel = Channel::from(ours);
         Client {
             reader: FrameReader::new(channel.input, Traffic::default()),
             writer: FrameWriter::new(channel.output, Traffic::default()),

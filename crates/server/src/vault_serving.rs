@@ -43,6 +43,14 @@ pub(crate) struct VaultUser<'a> {
     uploads: BTreeMap<u32, Upload>,
 }
 
+/// What a client wants, once its message is decoded.
+enum Wanted {
+    /// To put a part of an object. It is done.
+    Put,
+    /// Another operation.
+    Other(StorageRequest),
+}
+
 impl<'a> VaultUser<'a> {
     pub(crate) fn new(
         state: &'a State,
@@ -89,22 +97,26 @@ impl<'a> VaultUser<'a> {
                 Ok(limits) => self.shares.rate_bytes = limits.rate_bytes,
                 Err(error) => return peer.refuse(head.number, &failed(error)),
             }
-            let put = (head.kind == request::PUT).then(|| self.put(&body));
-            let shared = (self.state, &self.shares);
-            let answer = Answer::to(head.number, processing, &peer.writer, shared);
-            match (head.kind, put) {
-                (_, Some(put)) => answer.whole(put.map(|()| Vec::new()))?,
-                (request::STORAGE, None) => match StorageRequest::from_bytes(&body) {
-                    Ok(request) => self.answer(answer, request)?,
-                    Err(error) => answer.refuse(&error.into())?,
-                },
-                (kind, None) => {
+            let wanted = match head.kind {
+                request::PUT => self.put(&body).map(|()| Wanted::Put),
+                request::STORAGE => StorageRequest::from_bytes(&body)
+                    .map(Wanted::Other)
+                    .map_err(Refusal::from),
+                kind => {
                     let why = format!(
                         "{} is a vault, and has no request of kind {kind}: update the client",
                         self.namespace
                     );
-                    answer.refuse(&Refusal::new(RefusalKind::Malformed, why))?;
+                    Err(Refusal::new(RefusalKind::Malformed, why))
                 }
+            };
+            drop(body);
+            let shared = (self.state, &self.shares);
+            let answer = Answer::to(head.number, processing, &peer.writer, shared);
+            match wanted {
+                Ok(Wanted::Put) => answer.whole(Ok(Vec::new()))?,
+                Ok(Wanted::Other(request)) => self.answer(answer, request)?,
+                Err(refusal) => answer.refuse(&refusal)?,
             }
         }
         Ok(())
@@ -252,8 +264,8 @@ impl<'a> VaultUser<'a> {
             }
             StorageRequest::List(folder) => return send_list(answer, storage.list(&folder)),
             StorageRequest::ListIn(folder, sub_folders) => {
-                let sub_folders = sub_folders.into_iter().collect();
-                return send_list(answer, storage.list_in(&folder, &sub_folders));
+                let listed = storage.list_in(&folder, &sub_folders.into_iter().collect());
+                return send_list(answer, listed);
             }
             StorageRequest::ListFolders(folder) => {
                 return send_list(answer, storage.list_folders(&folder));

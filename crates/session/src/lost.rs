@@ -19,7 +19,7 @@ use env::StorageError;
 use format::frame::ObjectKind;
 use format::manifest::Manifest;
 use format::names;
-use format::reclaim::{GroupId, Marks};
+use format::reclaim::{CoveredManifest, GroupId, Marks};
 use format::session::{ARCHIVAL_SERIES, READ_SERIES};
 use types::{Revision, SeriesId, SessionId};
 
@@ -72,13 +72,10 @@ impl Manifests {
             return Ok(None);
         }
         let mut marked: Option<(Revision, GroupId)> = None;
-        self.read_marks(&|_| true, &mut |marks| {
-            let of_it = marks.covers.iter().filter(|covered| covered.session == session);
-            marked = of_it
-                .map(|covered| (covered.revision, marks.group))
-                .chain(marked)
-                .max();
-        })?;
+        for (group, covers) in self.marked(&|_| true)? {
+            let of_it = covers.iter().filter(|covered| covered.session == session);
+            marked = of_it.map(|covered| (covered.revision, group)).chain(marked).max();
+        }
         let folder = session_table::one_folder(objects, session)?;
         let mut table = SessionTable::default();
         if folder.committed {
@@ -131,6 +128,10 @@ impl Manifests {
     /// For each of these sessions of a series, the highest revision that marks cover. A name is
     /// never used again, even if its revision is lost: otherwise marks would seem to cover the new
     /// object.
+    ///
+    /// The marks of every lower group of the series may cover a session. Usually those of the
+    /// highest group at or below it do. But if these were lost for a time, or if a backup with a
+    /// lower number committed later, a prune has put it into another group since.
     pub(crate) fn marked_revisions(
         &self,
         series: SeriesId,
@@ -145,30 +146,34 @@ impl Manifests {
             let is_own = group.series == ARCHIVAL_SERIES && sessions.contains(&group.first);
             is_own || group.series == series && Some(group.first) <= last
         };
-        self.read_marks(&is_wanted, &mut |marks| {
-            let covers = marks.covers.iter();
-            for covered in covers.filter(|covered| sessions.contains(&covered.session)) {
+        for (_, covers) in self.marked(&is_wanted)? {
+            for covered in covers
+                .iter()
+                .filter(|covered| sessions.contains(&covered.session))
+            {
                 let known = highest.entry(covered.session).or_insert(covered.revision);
                 *known = covered.revision.max(*known);
             }
-        })?;
+        }
         Ok(highest)
     }
 
-    /// Reads the marks of these groups, in force or not. Skips unreadable ones.
-    fn read_marks(&self, is_wanted: &dyn Fn(GroupId) -> bool, tell: &mut dyn FnMut(&Marks)) -> Result<()> {
-        for ((group, revision), _) in self.sealer().list(names::GROUPS_FOLDER, names::parse_marks)? {
-            if !is_wanted(group) {
-                continue;
-            }
+    /// What the marks of these groups cover, in force or not. It reads several at a time, and skips
+    /// unreadable ones.
+    fn marked(&self, is_wanted: &dyn Fn(GroupId) -> bool) -> Result<Vec<(GroupId, Vec<CoveredManifest>)>> {
+        let mut listed = self.sealer().list(names::GROUPS_FOLDER, names::parse_marks)?;
+        listed.retain(|((group, _), _)| is_wanted(*group));
+        let is_far = self.objects().storage().is_far();
+        let read = object::several(is_far, listed.len(), |at| {
+            let (group, revision) = listed[at].0;
             let name = names::marks(group, revision);
             match self.sealer().read(&name, ObjectKind::Marks, Marks::decode) {
-                Ok(marks) => tell(&marks),
-                Err(error) if error.is_not_found() || error.is_damage() => {}
-                Err(object::ObjectError::Storage(StorageError::Io { .. })) => {}
-                Err(error) => return Err(error.into()),
+                Ok(marks) => Ok(Some((marks.group, marks.covers))),
+                Err(error) if error.is_not_found() || error.is_damage() => Ok(None),
+                Err(object::ObjectError::Storage(StorageError::Io { .. })) => Ok(None),
+                Err(error) => Err(SessionError::from(error)),
             }
-        }
-        Ok(())
+        })?;
+        Ok(read.into_iter().flatten().collect())
     }
 }

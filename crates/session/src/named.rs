@@ -24,23 +24,27 @@ pub struct NamedContainers {
 
 impl NamedContainers {
     /// Collects the containers that the list's backups name. For a forgotten backup it reads a
-    /// lower revision, and for an adoption the checkpoint. An unreadable one names nothing, which
-    /// costs deduplication only.
+    /// lower revision, and for an adoption the checkpoint, several at a time. An unreadable one
+    /// names nothing, which costs deduplication only.
     ///
     /// # Errors
     /// Of the storage.
     pub fn load(manifests: &Manifests, list: &ManifestList) -> Result<Self> {
         let mut named = Self::default();
+        let mut unread = Vec::new();
         for entry in &list.entries {
             match entry.backup() {
-                Some(backup) => named.add_backup(manifests, entry.session(), backup)?,
-                None if entry.is_forgotten() => {
-                    if let Some((_, backup)) = manifests.last_backup(entry)? {
-                        named.add_backup(manifests, entry.session(), &backup)?;
-                    }
+                Some(backup) if backup.adopted.is_empty() => {
+                    named.add(entry.session(), backup.containers.iter().copied());
                 }
-                None => {}
+                None if !entry.is_forgotten() => {}
+                Some(_) | None => unread.push(entry),
             }
+        }
+        let is_far = manifests.objects().storage().is_far();
+        let read = object::several(is_far, unread.len(), |at| read_named(manifests, unread[at]))?;
+        for (session, containers) in read.into_iter().flatten() {
+            named.add(session, containers);
         }
         Ok(named)
     }
@@ -61,20 +65,24 @@ impl NamedContainers {
             })
         })
     }
+}
 
-    fn add_backup(&mut self, manifests: &Manifests, session: SessionId, backup: &Backup) -> Result<()> {
-        self.add(session, backup.containers.iter().copied());
-        for (old, checkpoint) in &backup.adopted {
-            let Some(number) = checkpoint else { continue };
-            let read = session_table::adopted_checkpoint(manifests.objects(), *old, *number);
-            match read {
-                Ok(Some(checkpoint)) => self.add(*old, checkpoint.containers),
-                Ok(None) | Err(SessionError::Damaged(_)) => {}
-                Err(error) => return Err(error),
-            }
+/// The containers that a backup names, by the session that wrote them.
+fn read_named(manifests: &Manifests, entry: &ManifestEntry) -> Result<Vec<(SessionId, Vec<ContainerSpan>)>> {
+    let Some((_, backup)) = manifests.last_backup(entry)? else {
+        return Ok(Vec::new());
+    };
+    let mut named = vec![(entry.session(), backup.containers)];
+    for (old, checkpoint) in &backup.adopted {
+        let Some(number) = checkpoint else { continue };
+        let read = session_table::adopted_checkpoint(manifests.objects(), *old, *number);
+        match read {
+            Ok(Some(checkpoint)) => named.push((*old, checkpoint.containers)),
+            Ok(None) | Err(SessionError::Damaged(_)) => {}
+            Err(error) => return Err(error),
         }
-        Ok(())
     }
+    Ok(named)
 }
 
 impl Manifests {

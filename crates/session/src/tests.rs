@@ -11,6 +11,7 @@ mod leftovers;
 mod manifests;
 mod reclaimer;
 mod rules;
+mod side_by_side;
 mod silence;
 mod together;
 mod views;

@@ -1,7 +1,7 @@
 //! Both directions of a stream of bytes.
 
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ const ASKED_MAX: u32 = 4;
 ///
 /// # Errors
 /// The system's.
-pub fn prepare(socket: &TcpStream) -> std::io::Result<()> {
+pub fn prepare(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, IDLE)?;
@@ -74,20 +74,47 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// Two handles of one socket, and its end.
+/// A socket that both directions and the closer share. So a connection has one descriptor.
+struct Shared<S>(Arc<S>);
+
+impl<S> Read for Shared<S>
+where
+    for<'a> &'a S: Read,
+{
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        (&*self.0).read(into)
+    }
+}
+
+impl<S> Write for Shared<S>
+where
+    for<'a> &'a S: Write,
+{
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self.0).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self.0).flush()
+    }
+}
+
 macro_rules! of_socket {
     ($socket:ty) => {
-        impl TryFrom<$socket> for Channel {
-            type Error = std::io::Error;
-
-            fn try_from(socket: $socket) -> std::io::Result<Self> {
-                let (input, other) = (socket.try_clone()?, socket.try_clone()?);
-                Ok(Self {
-                    input: Box::new(input),
-                    output: Box::new(socket),
+        impl From<Arc<$socket>> for Channel {
+            fn from(socket: Arc<$socket>) -> Self {
+                Self {
+                    input: Box::new(Shared(Arc::clone(&socket))),
+                    output: Box::new(Shared(Arc::clone(&socket))),
                     // A socket that is closed already needs no end.
-                    closer: Closer::new(move || drop(other.shutdown(Shutdown::Both))),
-                })
+                    closer: Closer::new(move || drop(socket.shutdown(Shutdown::Both))),
+                }
+            }
+        }
+
+        impl From<$socket> for Channel {
+            fn from(socket: $socket) -> Self {
+                Arc::new(socket).into()
             }
         }
     };

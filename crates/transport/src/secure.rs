@@ -278,6 +278,7 @@ fn secured(mut channel: Channel, mut state: Connection) -> Result<Channel, Trans
             raw: vec![0; STEP_BYTES],
             plain,
             taken: 0,
+            is_over: now.peer_has_closed(),
         }),
         output: Box::new(Writing(shared)),
         closer: Closer::new(move || ending.close()),
@@ -349,28 +350,37 @@ struct Reading {
     /// Decrypted bytes, and how many of them were taken.
     plain: Vec<u8>,
     taken: usize,
+    /// The other end has said goodbye.
+    is_over: bool,
 }
 
 impl Reading {
     /// Waits for bytes and decrypts them. Returns false at the end.
     fn fill(&mut self) -> io::Result<bool> {
+        if self.is_over {
+            return Ok(false);
+        }
         let read = self.input.read(&mut self.raw)?;
         let mut raw = &self.raw[..read];
         let mut state = lock(&self.shared.state);
-        let mut is_over = false;
         loop {
-            if read == 0 || !raw.is_empty() {
-                state.read_tls(&mut raw)?;
-            }
+            let taken = state.read_tls(&mut raw)?;
             let now = state
                 .process_new_packets()
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             let (first, len) = (self.plain.len(), now.plaintext_bytes_to_read());
             self.plain.resize(first + len, 0);
             state.reader().read_exact(&mut self.plain[first..])?;
-            is_over |= now.peer_has_closed();
-            if raw.is_empty() {
+            self.is_over = now.peer_has_closed();
+            // RFC 8446, 6.1: what follows a goodbye is ignored. TLS takes none of it.
+            if raw.is_empty() || self.is_over {
                 break;
+            }
+            if taken == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "TLS takes no more bytes",
+                ));
             }
         }
         let answers = state.wants_write();
@@ -382,10 +392,10 @@ impl Reading {
                 Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => {}
             }
         }
-        if read == 0 && !is_over {
+        if read == 0 && !self.is_over {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(!is_over && read > 0)
+        Ok(!self.is_over)
     }
 }
 

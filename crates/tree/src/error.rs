@@ -110,6 +110,15 @@ pub enum TreeError {
         /// The entry.
         path: Vec<u8>,
     },
+    /// A path to back up is the store, or another folder that the walk leaves out.
+    #[error(
+        "{}: is the store, which a backup does not include; name what is beside it",
+        Shown(path)
+    )]
+    IsStore {
+        /// The path.
+        path: Vec<u8>,
+    },
     /// An existing link takes the place of a folder above the requested paths, and the restore does
     /// not follow it.
     #[error(
@@ -297,6 +306,7 @@ impl TreeError {
             | Self::NotAnImage { path }
             | Self::UnsafePath { path }
             | Self::NotAFolder { path }
+            | Self::IsStore { path }
             | Self::LinkOnTheWay { path, .. }
             | Self::SameName { path, .. }
             | Self::ChangedMeanwhile { path }

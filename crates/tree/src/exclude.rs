@@ -2,23 +2,23 @@
 //!
 //! A pattern with a leading `/` must match a whole path. So must one with a leading `./` or `../`,
 //! from the current folder on. Any other may begin at any component. `*` and `?` do not cross a
-//! `/`, `**` does; `[...]` is a class, and `\` makes the next character a plain one. Patterns are
+//! `/`, `**` does; `[...]` is a class, and `\` makes the next character a plain one. `?`, classes
+//! and the case of letters concern characters, or bytes in a path that is not UTF-8. Patterns are
 //! cleaned first ([`pattern`]). A pattern that matches a folder also leaves out its content,
 //! because the walk does not enter it. A pattern with a leading `!` includes again what an earlier
 //! one excluded. The last match decides.
 
+mod characters;
 mod doubts;
+mod matcher;
 mod pattern;
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
-
 use crate::TreeError;
+use matcher::{Matcher, ParsedGlob};
 use pattern::Pattern;
 
 pub use doubts::{Doubt, PatternDoubt};
@@ -27,12 +27,12 @@ pub use doubts::{Doubt, PatternDoubt};
 /// matches.
 #[derive(Debug, Clone, Default)]
 pub struct Excludes {
-    set: GlobSet,
+    matcher: Matcher,
     patterns: Arc<[Pattern]>,
     /// The matches of each pattern, by number.
     met: Arc<[PatternMatches]>,
     /// The patterns with a class, compiled with its brackets as plain characters.
-    literal: GlobSet,
+    literal: Matcher,
     /// The number of each of those patterns.
     literal_of: Arc<[usize]>,
 }
@@ -49,7 +49,7 @@ struct PatternMatches {
 /// Collects patterns in order.
 #[derive(Debug, Default)]
 pub struct ExcludeBuilder {
-    patterns: Vec<(Pattern, Glob, Option<Glob>)>,
+    patterns: Vec<(Pattern, ParsedGlob, Option<ParsedGlob>)>,
     current: Option<PathBuf>,
 }
 
@@ -80,15 +80,10 @@ impl ExcludeBuilder {
         };
         let mut pattern = Pattern::new(typed, self.current.as_deref()).map_err(fault)?;
         pattern.any_case = any_case;
-        let compile = |glob: &str| {
-            let mut builder = GlobBuilder::new(glob);
-            builder.literal_separator(true).backslash_escape(true);
-            let compiled = builder.case_insensitive(any_case).build();
-            compiled.map_err(|error| fault(error.kind().to_string()))
-        };
-        let glob = compile(&pattern.glob())?;
+        let parse = |glob: &str| ParsedGlob::new(glob, any_case).map_err(fault);
+        let glob = parse(&pattern.glob())?;
         let literal = pattern.with_literal_brackets();
-        let literal = literal.map(|glob| compile(&glob)).transpose()?;
+        let literal = literal.map(|glob| parse(&glob)).transpose()?;
         self.patterns.push((pattern, glob, literal));
         Ok(())
     }
@@ -98,27 +93,21 @@ impl ExcludeBuilder {
     /// # Errors
     /// [`TreeError::Pattern`] if together they are too many or too large.
     pub fn build(self) -> Result<Excludes, TreeError> {
-        let (mut set, mut literal_set) = (GlobSetBuilder::new(), GlobSetBuilder::new());
-        let (mut patterns, mut literal_of) = (Vec::new(), Vec::new());
-        for (number, (pattern, glob, literal)) in self.patterns.into_iter().enumerate() {
-            set.add(glob);
-            if let Some(literal) = literal {
-                literal_set.add(literal);
+        let (mut globs, mut patterns) = (Vec::new(), Vec::new());
+        let (mut literal, mut literal_of) = (Vec::new(), Vec::new());
+        for (number, (pattern, glob, with_literal_brackets)) in self.patterns.into_iter().enumerate() {
+            globs.push(glob);
+            if let Some(glob) = with_literal_brackets {
+                literal.push(glob);
                 literal_of.push(number);
             }
             patterns.push(pattern);
         }
-        let compile = |set: GlobSetBuilder| {
-            set.build().map_err(|e| TreeError::Pattern {
-                pattern: e.glob().unwrap_or("all patterns together").into(),
-                why: e.kind().to_string(),
-            })
-        };
         Ok(Excludes {
-            set: compile(set)?,
+            matcher: Matcher::new(globs)?,
             met: patterns.iter().map(|_| PatternMatches::default()).collect(),
             patterns: patterns.into(),
-            literal: compile(literal_set)?,
+            literal: Matcher::new(literal)?,
             literal_of: literal_of.into(),
         })
     }
@@ -138,13 +127,12 @@ impl Excludes {
         if self.patterns.is_empty() {
             return false;
         }
-        let candidate = Candidate::new(Path::new(OsStr::from_bytes(path)));
-        let matches = self.set.matches_candidate(&candidate);
+        let matches = self.matcher.matches(path);
         for &number in &matches {
             self.met[number].any.store(true, Ordering::Relaxed);
         }
         if !self.literal_of.is_empty() {
-            let literal = self.literal.matches_candidate(&candidate).into_iter();
+            let literal = self.literal.matches(path).into_iter();
             for number in literal.map(|at| self.literal_of[at]) {
                 if !matches.contains(&number) {
                     self.met[number].literal.store(true, Ordering::Relaxed);
@@ -230,6 +218,64 @@ mod tests {
     }
 
     #[test]
+    fn patterns_concern_characters() {
+        for (pattern, name, want) in [
+            ("[ÄÖ]*", "Ärger", true),
+            ("[ÄÖ]*", "Übung.txt", false),
+            ("[ÄÖ]*", "été", false),
+            ("[!ÄÖ]*", "Übung.txt", true),
+            ("[!ÄÖ]*", "Ärger", false),
+            ("[^a]", "ü", true),
+            ("M?ller", "Müller", true),
+            ("M??ller", "Müller", false),
+            ("?", "日", true),
+            ("[а-я]*", "мир", true),
+            ("[а-я]*", "Мир", false),
+            ("[а-я]*", "qир", false),
+            ("/?/**/[é]", "日", false),
+        ] {
+            let path = format!("/x/{name}");
+            assert_eq!(excludes(&[pattern], path.as_bytes()), want, "{pattern} {name}");
+        }
+        assert!(excludes(&["/?/**/[é]"], "/日/é".as_bytes()));
+        assert!(excludes(&["/?/**/[é]"], "/日/x/y/é".as_bytes()));
+        // The last match decides, whichever set finds it.
+        assert!(!excludes(&["M?ller", "!Müller"], "/Müller".as_bytes()));
+        assert!(!excludes(&["Müller", "!M?ller"], "/Müller".as_bytes()));
+        assert!(excludes(&["!M?ller", "Müller"], "/Müller".as_bytes()));
+    }
+
+    #[test]
+    fn case_is_folded_in_every_alphabet() {
+        let mut builder = ExcludeBuilder::new();
+        for pattern in ["übung*", "[а-я]ир", "ΣΊΣΥΦΟΣ"] {
+            builder.add(pattern, true).unwrap();
+        }
+        builder.add("straße", false).unwrap();
+        let patterns = builder.build().unwrap();
+        for (name, want) in [
+            ("Übung.txt", true),
+            ("ÜBUNG", true),
+            ("МИР", true),
+            ("σίσυφος", true),
+            ("Straße", false),
+        ] {
+            assert_eq!(patterns.excludes(format!("/{name}").as_bytes()), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_that_are_not_utf_8_are_matched_by_bytes() {
+        let latin = b"/M\xfcller";
+        assert!(excludes(&["M?ller"], latin) && excludes(&["M[!x]ller"], latin));
+        assert!(!excludes(&["M[ü]ller"], b"/M\xfc\xfcller"));
+        // Bytes match the whole of such a path.
+        let below = [&b"/\xff/M"[..], "ü".as_bytes(), b"ller"].concat();
+        assert!(!excludes(&["M?ller"], &below) && excludes(&["M??ller"], &below));
+        assert!(excludes(&["?"], b"/\xff") && excludes(&["*"], b"/\xff\xfe"));
+    }
+
+    #[test]
     fn matches_of_patterns_are_reported_after_the_walk() {
         let mut builder = ExcludeBuilder::new();
         for pattern in ["some[dir]", "*.[oa]", "never", "file"] {
@@ -246,6 +292,12 @@ mod tests {
             ("some[dir]", &Doubt::BracketsAreClass)
         );
         assert_eq!(excludes.unmet(), ["some[dir]", "never"]);
+
+        let mut builder = ExcludeBuilder::new();
+        builder.add("[ab]?", false).unwrap();
+        let excludes = builder.build().unwrap();
+        assert!(!excludes.excludes("/[ab]ü".as_bytes()));
+        assert_eq!(excludes.doubts_met().len(), 1);
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl Pool {
     fn keep_finding(&self, stopping: &AtomicBool) {
         let clock = &self.shared.clock;
         let mut next: HashMap<VolumeId, Duration> = HashMap::new();
+        let mut shortened: HashMap<VolumeId, Duration> = HashMap::new();
         while !stopping.load(Ordering::Acquire) {
             let fill = self.fill();
             for volume in self.all() {
@@ -140,7 +141,16 @@ impl Pool {
                 };
                 let due = next.entry(volume.id).or_insert(now + interval);
                 *due = (*due).min(now + interval);
-                if now < *due || stopping.load(Ordering::Acquire) {
+                if stopping.load(Ordering::Acquire) {
+                    continue;
+                }
+                if now < *due {
+                    // The list of references is in memory: it does not wait for the interval.
+                    let rests_until = shortened.get(&volume.id).copied().unwrap_or_default();
+                    if volume.has_many_references() && now >= rests_until {
+                        shortened.insert(volume.id, now + HURRY);
+                        volume.shorten_references_until(&|| stopping.load(Ordering::Acquire));
+                    }
                     continue;
                 }
                 let until = now + interval.max(HURRY);
@@ -194,13 +204,20 @@ impl Volume {
             let core = self.core();
             (core.log.blocks(), core.dirty.len(), core.free.len())
         };
-        if log_blocks >= LOG_BLOCKS_MAX || dirty > self.map.leaves_max() / 2 {
-            self.checkpoint()?;
-        }
+        let is_due = log_blocks >= LOG_BLOCKS_MAX || dirty > self.map.leaves_max() / 2;
+        let made = if is_due { self.checkpoint() } else { Ok(()) };
         if free < LOW_BLOCKS && self.counters.counts().written_bytes > 0 {
             self.refill_ahead(LOW_BLOCKS)?;
         }
-        Ok(())
+        made
+    }
+
+    /// Gives references back until few wait, or it has to stop.
+    fn shorten_references_until(&self, is_stopping: &dyn Fn() -> bool) {
+        let mut goes_on = |_| !is_stopping() && self.has_many_references();
+        if let Err(error) = self.collect(&mut goes_on) {
+            tracing::warn!(volume = %self.name(), %error, "references are not given back now");
+        }
     }
 
     /// Flushes if a mapping waits for a mark, or a mark for its own flush (rule 14).

@@ -48,7 +48,11 @@ impl Volume {
                     found: found.map_or(0, BatchSequence::get),
                     expected: batch.sequence - 1,
                 }));
-                self.abandon(slot)?;
+                if is_about_sequences(&error) {
+                    self.count_open(slot)?;
+                } else {
+                    self.abandon(slot)?;
+                }
                 // The log has intents whose blocks are used again: no recovery may see them.
                 self.checkpoint_in_slot(slot)?;
                 return Err(error.into());
@@ -74,7 +78,7 @@ impl Volume {
         self.or_stop(result)?;
         let mut core = self.core();
         core.batch = batch.sequence;
-        core.in_batch = 0;
+        (core.in_batch, core.batch_pages) = (0, 0);
         Ok(())
     }
 
@@ -111,6 +115,7 @@ impl Volume {
                     core.unfreeze(&leaf, index, one.block, at);
                     self.dirty.add_old(one.lba);
                 }
+                self.core().batch_pages = 0;
             }
             BatchContent::DecIntent(blocks) => {
                 // Marks covered what dropped them before they were taken.
@@ -121,6 +126,33 @@ impl Volume {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Ends the open batch when nobody can ask the index whether it was applied: it lost batches.
+    /// Another volume may refer to a block of the finder's batch by now. So all of them count as
+    /// registered, or stay without a use, until a recount. Until then no index matches the volume.
+    pub(crate) fn count_open(&self, slot: &mut Slot) -> Result<()> {
+        let Some(Batch {
+            content: BatchContent::Intent(blocks),
+            sequence,
+            answered,
+            ..
+        }) = &slot.open
+        else {
+            return self.abandon(slot);
+        };
+        let (last, sequence) = (self.last_in_index()?, *sequence);
+        let open = blocks.iter().skip(*answered);
+        let open: Result<Vec<_>> = open.map(|one| Ok((self.leaf_of(one)?, one.block))).collect();
+        for ((leaf, index), block) in open? {
+            let _gate = leaf.hold();
+            self.core().count_frozen(&leaf, index, block);
+        }
+        slot.open = None;
+        let mut core = self.core();
+        core.batch = core.batch.max(sequence).max(last) + 1;
+        (core.batch_pages, core.is_changed) = (0, true);
         Ok(())
     }
 
@@ -252,6 +284,18 @@ impl Volume {
     pub(crate) fn is_frozen(leaf: &Leaf, index: usize, block: BlockNumber) -> bool {
         matches!(leaf.get(index), MapEntry::Frozen { block: here, .. } if here == block)
     }
+}
+
+/// Whether the index refused a batch because it has other batches of the volume than the log: then
+/// it may have applied this one, and lost it.
+const fn is_about_sequences(error: &DdiError) -> bool {
+    matches!(
+        error,
+        DdiError::SequenceBehind { .. }
+            | DdiError::SequenceAhead { .. }
+            | DdiError::DifferentBatch { .. }
+            | DdiError::ForgottenOutcomes { .. }
+    )
 }
 
 fn operations(content: &BatchContent) -> Vec<Operation> {

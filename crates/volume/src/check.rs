@@ -288,7 +288,7 @@ impl Volume {
     }
 
     /// Visits the stored pages of the map.
-    fn pages(&self, each: &mut dyn FnMut(BlockNumber)) {
+    pub(crate) fn pages(&self, each: &mut dyn FnMut(BlockNumber)) {
         let upper = self.map.upper();
         let all = upper.second.values().chain(upper.third.values());
         for page in all.chain([&upper.root]) {

@@ -25,6 +25,7 @@ use types::{BatchSequence, BlockNumber, ExtentNumber};
 use crate::core::{Core, PageCopy};
 use crate::error::{Result, VolumeError};
 use crate::extents::Grant;
+use crate::free::{each_block, place};
 use crate::leaf::Leaf;
 use crate::map::{Upper, UpperPages, split};
 use crate::slot::{Batch, Slot};
@@ -50,8 +51,10 @@ struct Plan {
     blocks_len: u64,
 }
 
-/// Room for the growth of the state between counting and encoding.
+/// Room for longer numbers of entries in the state.
 const STATE_SLACK_BYTES: usize = 2 * STATE_PAGE_BYTES;
+/// Bytes of the entry of a partly free extent, at most: its number, that of its free blocks, bits.
+const PART_BYTES_MAX: usize = 5 + 2 + 128;
 
 impl Volume {
     /// Makes a checkpoint. Requests continue meanwhile.
@@ -73,6 +76,8 @@ impl Volume {
         }
         self.flush_now()?;
         let mut head = self.head();
+        // The plan is out of the core. If a panic loses it, no later checkpoint may be made.
+        let _guard = StopOnPanic(self);
         let Some(mut plan) = self.plan(&head, open)? else {
             return Ok(());
         };
@@ -109,10 +114,8 @@ impl Volume {
             state.unreferenced.extend(references);
             state
         };
-        let len = state(core).to_bytes().len() + STATE_SLACK_BYTES;
-        let state_pages = len.div_ceil(STATE_PAGE_BYTES);
-        let mut taken = take_blocks(core, pages + state_pages)?;
-        let state_blocks = taken.split_off(pages);
+        let before = state(core);
+        let (taken, state_blocks) = take_blocks(core, pages, &before)?;
         let (state, log, log_blocks) = (state(core), core.log.position(), core.log.blocks());
         let carried = self.or_stop(open.map(|batch| carry(core, batch)).transpose())?;
         let plan = Plan {
@@ -348,18 +351,54 @@ fn carry(core: &mut Core, batch: &Batch) -> Result<u64> {
     Ok(logged)
 }
 
-/// Takes blocks one by one.
-fn take_blocks(core: &mut Core, count: usize) -> Result<Vec<BlockNumber>> {
-    if core.free.len() < count as u64 {
-        return Err(VolumeError::NoSpace);
+/// Takes blocks for pages of the map, and as many for the state as it needs at most. `before` is
+/// the state without what is taken.
+///
+/// A whole free extent of which blocks are taken becomes a partly free one, whose entry in the
+/// state is longer. No other entry becomes longer: pages that need no block give back some of what
+/// was taken, and no more.
+fn take_blocks(
+    core: &mut Core,
+    pages: usize,
+    before: &VolumeState,
+) -> Result<(Vec<BlockNumber>, Vec<BlockNumber>)> {
+    let len = before.to_bytes().len() + STATE_SLACK_BYTES;
+    let (mut taken, mut opened) = (Vec::new(), BTreeSet::new());
+    loop {
+        let wanted = pages + (len + PART_BYTES_MAX * opened.len()).div_ceil(STATE_PAGE_BYTES);
+        if taken.len() >= wanted {
+            let state_blocks = taken.split_off(pages);
+            return Ok((taken, state_blocks));
+        }
+        let wanted = u32::try_from(wanted - taken.len()).unwrap_or(u32::MAX);
+        let run = match core.free.take_run(wanted) {
+            Some(run) if core.free.len() + u64::from(run.1) >= u64::from(wanted) => run,
+            run => {
+                for block in taken.into_iter().chain(each_block(run.as_slice())) {
+                    core.free.add(block);
+                }
+                return Err(VolumeError::NoSpace);
+            }
+        };
+        let (extent, _) = place(run.0);
+        if before.free_extents.binary_search(&extent).is_ok() {
+            opened.insert(extent);
+        }
+        taken.extend(each_block(&[run]));
     }
-    let mut taken = Vec::with_capacity(count);
-    while taken.len() < count {
-        let wanted = u32::try_from(count - taken.len()).unwrap_or(u32::MAX);
-        let (first, len) = core.free.take_run(wanted).expect("blocks were counted");
-        taken.extend((0..u64::from(len)).filter_map(|n| BlockNumber::new(first.get() + n).ok()));
+}
+
+/// Stops the volume if the thread panics while it makes a checkpoint. Extents that the lost
+/// checkpoint was to tell the table of would otherwise be used by the next one, and the next start
+/// would take them for free.
+struct StopOnPanic<'a>(&'a Volume);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop("a thread panicked while it made a checkpoint");
+        }
     }
-    Ok(taken)
 }
 
 /// The state with more free blocks.
@@ -375,3 +414,6 @@ fn with_free(state: &VolumeState, more: &[BlockNumber]) -> VolumeState {
         ..state.clone()
     }
 }
+
+#[cfg(test)]
+mod tests;

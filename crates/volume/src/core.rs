@@ -39,6 +39,9 @@ struct Mark {
     covers: u64,
 }
 
+/// Blocks that a changed page takes of the next checkpoint: its own, and one of a page above.
+pub(crate) const PAGE_BLOCKS: u64 = 2;
+
 /// A page as it was when a checkpoint began.
 pub(crate) type PageCopy = (u64, Box<[u8; BLOCK_BYTES]>, bool);
 
@@ -53,12 +56,16 @@ pub(crate) struct Core {
     pub(crate) aside: Vec<Unreferenced>,
     /// References of the batch under way, which a checkpoint stores as well.
     pub(crate) in_batch: usize,
+    /// Pages that the answers to the finder's batch under way may change.
+    pub(crate) batch_pages: usize,
     /// Blocks that the finder or the collector could not read.
     pub(crate) unreadable: BTreeSet<BlockNumber>,
     pub(crate) with_finder: HashSet<BlockNumber>,
     /// Runs that were taken for writes whose records are not appended yet. A checkpoint counts them
     /// as free.
     pub(crate) reserved: BTreeMap<BlockNumber, u32>,
+    /// Pages that these writes are about to change, each counted for itself.
+    pub(crate) reserved_pages: usize,
     /// The last batch that was answered; 0 before the first one.
     pub(crate) batch: u64,
     pub(crate) suspects: BTreeSet<BlockNumber>,
@@ -103,9 +110,11 @@ impl Core {
                 .collect(),
             aside: Vec::new(),
             in_batch: 0,
+            batch_pages: 0,
             unreadable: BTreeSet::new(),
             with_finder: HashSet::new(),
             reserved: BTreeMap::new(),
+            reserved_pages: 0,
             batch: state.batch.map_or(0, BatchSequence::get),
             suspects: state.suspects.iter().copied().collect(),
             different: state.different.iter().copied().collect(),
@@ -177,8 +186,11 @@ impl Core {
     /// Free blocks that are kept for the pages of the next checkpoint.
     pub(crate) fn reserve(&self) -> u64 {
         let references = self.unreferenced.len() + self.aside.len() + self.in_batch;
-        let state_bytes = 12 * references + self.free.state_bytes();
-        2 * self.dirty.len() as u64 + (state_bytes / 4000) as u64 + 64
+        let others = self.limbo.len() + self.suspects.len() + self.different.len();
+        let gifts = self.taken.len() + self.given.len();
+        let state_bytes = 12 * (references + others) + 16 * gifts + self.free.state_bytes();
+        let pages = self.dirty.len() + self.batch_pages + self.reserved_pages;
+        PAGE_BLOCKS * pages as u64 + (state_bytes / 4000) as u64 + 64
     }
 
     /// Sets an entry of the map. The caller holds the leaf alone.
@@ -331,6 +343,18 @@ impl Core {
                 leaf.set(index, MapEntry::Private { block, birth });
             }
             _ => self.drop_block(block, at),
+        }
+    }
+
+    /// Nobody can ask the index whether it registered a block of the finder. So the block counts as
+    /// registered: nobody writes it in place, and it is not freed, before a recount. The caller
+    /// holds the leaf alone.
+    pub(crate) fn count_frozen(&mut self, leaf: &Arc<Leaf>, index: usize, block: BlockNumber) {
+        self.with_finder.remove(&block);
+        if let MapEntry::Frozen { block: here, birth } = leaf.get(index)
+            && here == block
+        {
+            self.set(leaf, index, MapEntry::Counted { block, birth });
         }
     }
 

@@ -14,6 +14,7 @@ use format::pool::entry::MapEntry;
 use format::pool::record::{IntentBlock, Record};
 use types::{BlockNumber, Fingerprint, Lba};
 
+use crate::core::{Core, PAGE_BLOCKS};
 use crate::error::{Result, VolumeError};
 use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::slot::{Batch, BatchContent, Slot};
@@ -84,12 +85,11 @@ impl Volume {
         let mut from = Lba::new(0).expect("a volume has a first block");
         loop {
             let mut lbas = self.dirty.quiet(from, quiet, BATCH_BLOCKS);
-            lbas.truncate(self.blocks_that_fit(&lbas)?);
-            let Some(last) = lbas.last() else {
+            if lbas.is_empty() {
                 return Ok(());
-            };
-            from = last.next();
-            let examined = self.find_batch(&lbas, wait, found)?;
+            }
+            let examined = self.find_batch(&mut lbas, wait, found)?;
+            from = lbas.last().map_or(from, |last| last.next());
             if !pause(examined * BLOCK_BYTES) {
                 return Ok(());
             }
@@ -143,13 +143,23 @@ impl Volume {
         }
     }
 
-    /// Examines these blocks. Returns how many.
-    fn find_batch(&self, lbas: &[Lba], wait: bool, found: &mut Found) -> Result<u64> {
+    /// Examines the first of these blocks, and leaves these in the list. Returns how many it read.
+    fn find_batch(&self, lbas: &mut Vec<Lba>, wait: bool, found: &mut Found) -> Result<u64> {
         let mut slot = self.slot();
         self.check_running()?;
         self.shared.check_index()?;
         self.settle(&mut slot)?;
         self.make_batch_room(&slot)?;
+        lbas.truncate(self.reserve_pages(lbas, &slot)?);
+        let examined = self.examine(lbas, wait, found, &mut slot);
+        if slot.open.is_none() {
+            self.core().batch_pages = 0;
+        }
+        examined
+    }
+
+    /// Examines these blocks. Returns how many it read.
+    fn examine(&self, lbas: &[Lba], wait: bool, found: &mut Found, slot: &mut Slot) -> Result<u64> {
         let mut taken = self.freeze(lbas, wait, found);
         let read = self.read_taken(&mut taken);
         if let Err(error) = read {
@@ -172,29 +182,30 @@ impl Volume {
         let (zeros, data): (Vec<Taken>, Vec<Taken>) =
             taken.into_iter().partition(|one| one.content == Content::Zeros);
         self.cut_zeros(&zeros)?;
-        self.register(data, &mut slot)?;
+        self.register(data, slot)?;
         Ok(examined)
     }
 
     /// How many of these blocks a batch may take: each page that it changes needs blocks in the
-    /// next checkpoint. At least those of one page.
-    fn blocks_that_fit(&self, lbas: &[Lba]) -> Result<usize> {
+    /// next checkpoint, which are reserved from now on. At least those of one page.
+    fn reserve_pages(&self, lbas: &[Lba], slot: &Slot) -> Result<usize> {
+        let spare = |core: &Core| core.free.len().saturating_sub(core.reserve());
         let pages = lbas.chunk_by(|a, b| a.get() / LEAF_BLOCKS == b.get() / LEAF_BLOCKS);
-        let wanted = 2 * pages.clone().count() as u64;
-        if self.spare_blocks() < wanted {
+        let wanted = PAGE_BLOCKS * pages.clone().count() as u64;
+        if spare(&self.core()) < wanted {
             let extents = wanted.div_ceil(format::pool::EXTENT_BLOCKS);
             if !self.credit(usize::try_from(extents).unwrap_or(1))? {
-                self.checkpoint()?;
+                match self.checkpoint_in_slot(slot) {
+                    Err(VolumeError::NoSpace) => self.check_running()?,
+                    made => made?,
+                }
             }
         }
-        let fit = usize::try_from(self.spare_blocks() / 2).unwrap_or(usize::MAX);
-        Ok(pages.take(fit.max(1)).map(<[Lba]>::len).sum())
-    }
-
-    /// Free blocks beside those of the next checkpoint.
-    fn spare_blocks(&self) -> u64 {
-        let core = self.core();
-        core.free.len().saturating_sub(core.reserve())
+        let mut core = self.core();
+        let fit = usize::try_from(spare(&core) / PAGE_BLOCKS).unwrap_or(usize::MAX);
+        let taken = pages.take(fit.max(1));
+        core.batch_pages = taken.clone().count();
+        Ok(taken.map(<[Lba]>::len).sum())
     }
 
     /// Takes the private ones of these blocks in hand.

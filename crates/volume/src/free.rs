@@ -97,6 +97,11 @@ impl FreeBlocks {
         self.whole.remove(&extent)
     }
 
+    /// Whether a block of this extent is free.
+    pub(crate) fn has_some_of(&self, extent: ExtentNumber) -> bool {
+        self.whole.contains(&extent) || self.parts.contains_key(&extent)
+    }
+
     /// Visits the free blocks.
     pub(crate) fn each(&self, each: &mut dyn FnMut(BlockNumber)) {
         for extent in &self.whole {

@@ -103,7 +103,7 @@ impl Volume {
             self.flush_now()?;
             match cut {
                 Ok(next) => blocks.start = next.unwrap_or(blocks.end),
-                Err(VolumeError::NoSpace) if self.blocks_left() < before => self.checkpoint()?,
+                Err(VolumeError::NoSpace) if self.blocks_left() < before => self.checkpoint_if_fits()?,
                 Err(error) => return Err(error),
             }
             // Without the index, only what nobody shared becomes free.
@@ -112,7 +112,7 @@ impl Volume {
             }
             pause(0);
         }
-        self.checkpoint()?;
+        self.checkpoint_if_fits()?;
         self.return_extents(EXTENTS_KEPT)?;
         failed
     }

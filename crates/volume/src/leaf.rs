@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use format::pool::entry::MapEntry;
 use format::pool::{BLOCK_BYTES, PAGE_ENTRIES};
-use types::Lba;
+use types::{BlockNumber, Lba};
 
 /// Blocks of a volume that a page is about.
 pub(crate) const LEAF_BLOCKS: u64 = PAGE_ENTRIES as u64;
@@ -103,6 +103,11 @@ impl Leaf {
     pub(crate) fn get(&self, index: usize) -> MapEntry {
         let packed = self.entries[index].load(Ordering::Acquire);
         MapEntry::from_u64(packed).expect("entries are packed here alone")
+    }
+
+    /// The blocks of the entries.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockNumber> + '_ {
+        (0..PAGE_ENTRIES).filter_map(|index| self.get(index).block())
     }
 
     /// Sets an entry. The caller holds the gate alone, and the core's lock.

@@ -25,6 +25,8 @@ mod found_log;
 mod free;
 mod gifts;
 mod head;
+#[cfg(test)]
+mod hooked;
 mod husk;
 mod leaf;
 mod lock;
@@ -43,6 +45,7 @@ mod scrub;
 mod shared;
 mod slot;
 mod space;
+mod start;
 mod stats;
 mod unreadable;
 mod volume;

@@ -208,8 +208,24 @@ impl Map {
         self.cached.fetch_sub(before - shard.len(), Ordering::Relaxed);
     }
 
+    /// The leaves that are in memory.
+    pub(crate) fn in_memory(&self) -> Vec<Arc<Leaf>> {
+        let mut leaves = Vec::with_capacity(self.cached());
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            leaves.extend(shard.values().cloned());
+        }
+        leaves
+    }
+
     /// The numbers of leaves that are stored or cached, from `from` on, in order; at most `max`.
     pub(crate) fn numbers(&self, from: u64, to: u64, max: usize) -> Vec<u64> {
+        // A leaf leaves the cache only when a page above refers to it. So the cache is read first.
+        let mut cached: Vec<u64> = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            cached.extend(shard.keys().filter(|number| (from..to).contains(*number)));
+        }
         let mut found: Vec<u64> = Vec::new();
         {
             let upper = self.upper();
@@ -226,15 +242,7 @@ impl Map {
                 }
             }
         }
-        let end = if found.len() >= max {
-            found.last().map_or(to, |last| last + 1)
-        } else {
-            to
-        };
-        for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            found.extend(shard.keys().filter(|number| (from..end).contains(*number)));
-        }
+        found.append(&mut cached);
         found.sort_unstable();
         found.dedup();
         found.truncate(max);

@@ -7,21 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, RwLock};
 
 use crypto::{DomainKey, Fingerprinter};
-use ddi::{Bucket, DuplicatesIndex};
+use ddi::DuplicatesIndex;
 use env::{BlockDevice, Clock, DeviceError, Entropy};
 use format::pool::frame::PoolId;
 use format::pool::header::{VolumeHeader, VolumeSettings};
 use format::pool::superblock::Superblock;
-use types::{BatchSequence, ExtentNumber, VolumeId};
+use types::{ExtentNumber, VolumeId};
 
 use crate::error::{Result, VolumeError};
 use crate::extents::{ExtentTable, extents_of, read_superblock, write_superblock};
 use crate::head::{read_header, write_copies};
 use crate::lock::lock;
 use crate::names::{check_len, check_name};
-use crate::recovery::{Recovered, recover};
-use crate::shared::{Mismatch, Shared};
-use crate::slot::Slot;
+use crate::recovery::recover;
+use crate::shared::Shared;
+use crate::start::{Volumes, compare_clients, finish_recovery};
 use crate::volume::Volume;
 
 /// Bytes of map that a volume caches, unless it is said otherwise.
@@ -106,6 +106,7 @@ impl Pool {
             superblock,
             table,
         ));
+        compare_clients(&shared, &headers)?;
         let (mut recovered, mut failed, mut unopened) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         for (id, extent) in headers {
             let error = match recover(Arc::clone(&shared), id, extent) {
@@ -339,104 +340,7 @@ fn give_distinct_names(volumes: &Volumes) -> Result<()> {
     Ok(())
 }
 
-/// The open volumes of a pool.
-type Volumes = BTreeMap<VolumeId, Arc<Volume>>;
-
-/// Ends the recovery of volumes whose logs were replayed: compares them with the index, settles
-/// open batches, and makes a checkpoint of each. Returns the open volumes, and those that have no
-/// block for their checkpoint, with the reason.
-fn finish_recovery(
-    shared: &Arc<Shared>,
-    recovered: Vec<Recovered>,
-) -> Result<(Volumes, BTreeMap<VolumeId, String>)> {
-    let (mut volumes, mut gifts) = (BTreeMap::new(), Vec::new());
-    let mut unknown = BTreeMap::new();
-    for one in recovered {
-        let volume = Arc::new(one.volume);
-        shared.table().release(&*shared.device, &one.returned)?;
-        gifts.extend(one.gifts);
-        let references = one.open.iter().flat_map(|batch| batch.content.references());
-        volume.core().in_batch = references.count();
-        volume.slot().open = one.open;
-        unknown.insert(volume.id, one.unknown);
-        volumes.insert(volume.id, volume);
-    }
-    // No volume sends a batch before all were compared: an index that lost the batch of one volume
-    // counts too few references for another (V7).
-    for volume in volumes.values() {
-        volume.compare_with_index(&volume.slot())?;
-    }
-    for volume in volumes.values() {
-        volume.settle_or_abandon(&mut volume.slot())?;
-    }
-    for gift in gifts {
-        // Of a taker that could not be recovered, nobody knows whether it uses the blocks.
-        let is_open = volumes.get(&gift.to).is_some_and(|taker| !taker.has_taken(&gift));
-        if let Some(giver) = volumes.get(&gift.from)
-            && is_open
-        {
-            giver.take_back(&gift);
-        }
-    }
-    let mut failed = BTreeMap::new();
-    for volume in volumes.values() {
-        match volume.checkpoint() {
-            Ok(()) => {}
-            // The others are served, and the pool can grow.
-            Err(error @ VolumeError::NoSpace) => {
-                tracing::error!(volume = %volume.id, %error, "the volume cannot be recovered");
-                failed.insert(volume.id, error.to_string());
-                continue;
-            }
-            Err(error) => return Err(error),
-        }
-        if let Some(extents) = unknown.remove(&volume.id) {
-            volume.adopt(&extents)?;
-        }
-        shared.add(Arc::downgrade(volume) as _);
-    }
-    volumes.retain(|id, _| !failed.contains_key(id));
-    Ok((volumes, failed))
-}
-
 impl Volume {
-    /// The last batch that the index has of this volume.
-    pub(crate) fn last_in_index(&self) -> Result<u64> {
-        let found = self.shared.index.client(Bucket::FIRST, self.id)?;
-        Ok(found.map_or(0, BatchSequence::get))
-    }
-
-    /// After recovery: compares the last batch with the index's.
-    fn compare_with_index(&self, slot: &Slot) -> Result<()> {
-        let (found, last) = (self.last_in_index()?, self.core().batch);
-        let is_open = slot.open.is_some();
-        if found == last || is_open && found == last + 1 {
-            return Ok(());
-        }
-        let expected = last + u64::from(is_open);
-        tracing::error!(volume = %self.id, found, expected, "the duplicates index does not match");
-        self.shared.set_mismatch(Some(Mismatch {
-            volume: self.name(),
-            found,
-            expected,
-        }));
-        Ok(())
-    }
-
-    /// After recovery: an open batch that the index has is answered again, another one is
-    /// abandoned.
-    fn settle_or_abandon(&self, slot: &mut Slot) -> Result<()> {
-        let has_it = match &slot.open {
-            Some(batch) => self.last_in_index()? == batch.sequence,
-            None => return Ok(()),
-        };
-        if has_it && self.shared.check_index().is_ok() {
-            self.settle(slot)
-        } else {
-            self.abandon(slot)
-        }
-    }
-
     fn rename(&self, name: &str) -> Result<()> {
         let mut head = self.head();
         let header = VolumeHeader {

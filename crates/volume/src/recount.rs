@@ -62,7 +62,7 @@ impl Pool {
         }
         for volume in &volumes {
             let mut slot = volume.slot();
-            volume.abandon(&mut slot)?;
+            volume.count_open(&mut slot)?;
             drop(slot);
             volume.flush_now()?;
             // No batch of the index has this number. So a crash before the end leaves a mismatch,

@@ -43,7 +43,9 @@ impl Volume {
         // Also when it grows: an attempt to make it shorter may have ended halfway.
         let end = VOLUME_BLOCKS_MAX * env::BLOCK_BYTES;
         if let Err(error) = self.cut(blocks.min(before) * env::BLOCK_BYTES, end) {
-            self.set_blocks(before);
+            if let Err(later) = self.keep_length(before) {
+                tracing::warn!(volume = %self.id, error = %later, "the length may be lost by a crash");
+            }
             return Err(error);
         }
         {
@@ -52,6 +54,17 @@ impl Volume {
             let record = Record::Resized { blocks };
             self.or_stop(core.append(&record))?;
             self.set_blocks(blocks);
+        }
+        self.flush_now()
+    }
+
+    /// The volume keeps this length, because it could not be cut. A checkpoint may have stored the
+    /// shorter one meanwhile.
+    fn keep_length(&self, blocks: u64) -> Result<()> {
+        {
+            let mut core = self.core();
+            self.set_blocks(blocks);
+            self.or_stop(core.append(&Record::Resized { blocks }))?;
         }
         self.flush_now()
     }

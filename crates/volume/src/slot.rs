@@ -5,7 +5,7 @@ use std::sync::Arc;
 use format::pool::record::{IntentBlock, Record};
 use types::{BatchSequence, BlockNumber, Fingerprint};
 
-use crate::leaf::Leaf;
+use crate::leaf::{LEAF_BLOCKS, Leaf};
 
 /// Intents in one record: at most 46 bytes each.
 const INTENTS_MAX: usize = 85;
@@ -22,6 +22,10 @@ pub(crate) struct Batch {
     /// The pages of the blocks: they stay in memory, because only there they are frozen.
     #[expect(dead_code, reason = "holding the pages is all that it is for")]
     pub(crate) held: Vec<Arc<Leaf>>,
+}
+
+const fn page(one: &IntentBlock) -> u64 {
+    one.lba.get() / LEAF_BLOCKS
 }
 
 /// What a batch is about.
@@ -57,6 +61,14 @@ impl BatchContent {
                 };
                 parts.enumerate().map(record).collect()
             }
+        }
+    }
+
+    /// Pages of the map that the answers may change.
+    pub(crate) fn pages(&self) -> usize {
+        match self {
+            Self::Intent(blocks) => blocks.chunk_by(|a, b| page(a) == page(b)).count(),
+            Self::DecIntent(_) => 0,
         }
     }
 

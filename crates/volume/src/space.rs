@@ -4,23 +4,26 @@
 use format::pool::record::Record;
 use types::BlockNumber;
 
+use crate::core::PAGE_BLOCKS;
 use crate::error::{Result, VolumeError};
 use crate::extents::Grant;
 use crate::lock::lock;
 use crate::slot::Slot;
-use crate::volume::{KEPT_FOR_OVERWRITES, Purpose, Volume};
+use crate::volume::{KEPT_FOR_CUTS, KEPT_FOR_OVERWRITES, Purpose, Volume};
 
 impl Volume {
     /// Takes blocks for `count` successive blocks of the volume: several runs if there is no long
     /// one. If too few are free, more come from limbo, from the pool or from other volumes.
     ///
     /// The last free blocks are kept for blocks that were written before: each of these frees
-    /// another block in the end, so it can always be overwritten as long as nobody shares it.
+    /// another block in the end, so it can always be overwritten as long as nobody shares it. The
+    /// very last ones are kept for trims and the like, which make a full pool empty again.
     pub(crate) fn allocate(&self, count: u64, purpose: Purpose) -> Result<Vec<(BlockNumber, u32)>> {
-        let kept = match purpose {
-            Purpose::First => KEPT_FOR_OVERWRITES,
-            Purpose::Overwrite => 0,
-        };
+        let kept = PAGE_BLOCKS
+            + match purpose {
+                Purpose::First => KEPT_FOR_OVERWRITES,
+                Purpose::Overwrite => KEPT_FOR_CUTS,
+            };
         loop {
             let before = {
                 let mut core = self.core();
@@ -35,6 +38,7 @@ impl Volume {
                         core.reserved.insert(run.0, run.1);
                         runs.push(run);
                     }
+                    core.reserved_pages += 1;
                     return Ok(runs);
                 }
                 core.free.len()
@@ -46,6 +50,7 @@ impl Volume {
     /// Gives back blocks that were taken and not mapped.
     pub(crate) fn give_up(&self, runs: &[(BlockNumber, u32)]) {
         let mut core = self.core();
+        core.reserved_pages = core.reserved_pages.saturating_sub(1);
         for (first, count) in runs {
             core.reserved.remove(first);
             for n in 0..u64::from(*count) {
@@ -75,7 +80,7 @@ impl Volume {
         }
         *step = 1;
         // A checkpoint frees extents of the log, and blocks in limbo need two flushes.
-        self.checkpoint()?;
+        self.checkpoint_if_fits()?;
         self.flush_now()?;
         {
             let mut core = self.core();
@@ -137,18 +142,38 @@ impl Volume {
     /// for its pages and `more`. The caller holds no lock.
     pub(crate) fn make_room(&self, more: u64) -> Result<()> {
         self.make_log_room()?;
-        let has_blocks = || {
+        let missing = || {
             let core = self.core();
-            core.free.len() >= core.reserve() + more
+            (core.reserve() + more).saturating_sub(core.free.len())
         };
-        if has_blocks() || self.credit(1)? && has_blocks() {
-            return Ok(());
+        while missing() > 0 {
+            if !self.credit(1)? {
+                return self.make_room_without_extents(&missing);
+            }
         }
-        self.checkpoint()?;
-        if has_blocks() {
-            return Ok(());
+        Ok(())
+    }
+
+    /// Gets free blocks until none is missing, in a pool without a free extent.
+    fn make_room_without_extents(&self, missing: &dyn Fn() -> u64) -> Result<()> {
+        self.checkpoint_if_fits()?;
+        self.flush_now()?;
+        while missing() > 0 {
+            let before = self.core().free.len();
+            if !self.take_gift(missing())? && !self.collect_now(before)? {
+                return Err(VolumeError::NoSpace);
+            }
         }
-        Err(VolumeError::NoSpace)
+        self.make_log_room()
+    }
+
+    /// Makes a checkpoint, unless there are too few blocks for its pages.
+    pub(crate) fn checkpoint_if_fits(&self) -> Result<()> {
+        match self.checkpoint() {
+            // If the log had no room, the volume has stopped.
+            Err(VolumeError::NoSpace) => self.check_running(),
+            made => made,
+        }
     }
 
     /// Makes sure that the log has room for an operation. The caller holds no lock.
@@ -156,7 +181,7 @@ impl Volume {
         if self.core().has_log_room() || self.credit(1)? && self.core().has_log_room() {
             return Ok(());
         }
-        self.checkpoint()?;
+        self.checkpoint_if_fits()?;
         if self.core().has_log_room() {
             return Ok(());
         }

@@ -12,6 +12,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use env::{AlignedBuffer, BLOCK_BYTES};
 use format::pool::header::{VolumeHeader, VolumeSettings};
@@ -29,6 +30,10 @@ use crate::slot::Slot;
 
 /// Free blocks that first writes leave to overwrites.
 pub(crate) const KEPT_FOR_OVERWRITES: u64 = 256;
+
+/// Free blocks that all writes leave to trims, writes of zeros and removals: these need blocks for
+/// pages before they free any.
+pub(crate) const KEPT_FOR_CUTS: u64 = 16;
 
 /// What free blocks are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +84,9 @@ pub struct Volume {
     dissolving: Mutex<()>,
     /// Held while the volume gets another length.
     resizing: Mutex<()>,
+    /// Held by a request that gives references back because very many wait. If that fails, no
+    /// request tries it before this time.
+    pub(crate) shortening: Mutex<Duration>,
     stopped: OnceLock<String>,
     /// Leaves from this one on have to be searched for private blocks.
     pub(crate) unsearched: AtomicU64,
@@ -103,6 +111,7 @@ impl Volume {
             refill_turn: Mutex::new(1),
             dissolving: Mutex::default(),
             resizing: Mutex::default(),
+            shortening: Mutex::default(),
             stopped: OnceLock::new(),
             unsearched: AtomicU64::new(0),
             core: Mutex::new(core),
@@ -208,11 +217,16 @@ impl Volume {
     pub(crate) fn or_stop<T, E: Into<VolumeError>>(&self, result: Result<T, E>) -> Result<T> {
         result.map_err(|error| {
             let error = error.into();
-            if self.stopped.set(error.to_string()).is_ok() {
-                tracing::error!(volume = %self.id, %error, "the volume stops");
-            }
+            self.stop(&error.to_string());
             error
         })
+    }
+
+    /// Stops the volume.
+    pub(crate) fn stop(&self, why: &str) {
+        if self.stopped.set(why.to_owned()).is_ok() {
+            tracing::error!(volume = %self.id, why, "the volume stops");
+        }
     }
 
     /// Fails unless the range is within the volume.

@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use env::{AlignedBuffer, BLOCK_BYTES};
 use format::pool::entry::MapEntry;
@@ -16,6 +17,7 @@ use types::BlockNumber;
 
 use crate::error::Result;
 use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::lock::lock;
 use crate::read::follows;
 use crate::volume::{Purpose, Volume};
 
@@ -23,8 +25,11 @@ const BLOCK: usize = format::pool::BLOCK_BYTES;
 /// Digests in one record.
 const DIGESTS_MAX: usize = 256;
 
-/// References that wait to be given back, of 32 bytes each, before those who drop more wait too.
-pub(crate) const REFERENCES_MAX: usize = 1 << 20;
+/// References that wait to be given back, of 32 bytes each, before requests that drop more give
+/// some back first.
+pub(crate) const REFERENCES_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
+/// After a failure, requests drop references so long before one of them tries to give some back.
+const SHORTEN_AGAIN: Duration = Duration::from_secs(10);
 
 impl Volume {
     /// Writes any bytes of the volume. When it returns, a kill of the process loses nothing of
@@ -124,6 +129,7 @@ impl Volume {
     /// Writes whole blocks of one page to new blocks.
     fn redirect(&self, leaf: &Arc<Leaf>, index: usize, bytes: &[u8]) -> Result<u64> {
         let count = bytes.len() / BLOCK;
+        self.shorten_references_for(leaf, index..index + count)?;
         let runs = self.allocate(count as u64, purpose_of(leaf, index..index + count))?;
         if let Err(error) = self.write_runs(&runs, bytes) {
             self.give_up(&runs);
@@ -153,6 +159,7 @@ impl Volume {
         digests: &[u64],
     ) -> Result<u64> {
         let mut core = self.core();
+        core.reserved_pages = core.reserved_pages.saturating_sub(1);
         let (mut done, mut logged) = (0, 0);
         for (first, count) in runs {
             core.reserved.remove(first);
@@ -197,6 +204,7 @@ impl Volume {
             }
         }
         // No lock is held while the pool is asked for a block.
+        self.shorten_references_for(leaf, index..index + 1)?;
         let runs = self.allocate(1, purpose_of(leaf, index..index + 1))?;
         let written = self.write_part_to(leaf, index, within, bytes, &runs);
         if !matches!(written, Ok(Some(_))) {
@@ -295,22 +303,65 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes whole blocks zeros. Costs the pages that are there, not the length. If very many
-    /// references wait to be given back, some are given back first: the list is in memory.
+    /// Makes whole blocks zeros. Costs the pages that are there, not the length.
     pub(crate) fn cut(&self, from: u64, to: u64) -> Result<()> {
-        const PAGES: usize = 1024;
+        /// Up to 65,536 references between two looks at the list.
+        const PAGES: usize = 128;
         let mut blocks = from / BLOCK_BYTES..to / BLOCK_BYTES;
-        while let Some(next) = self.cut_some(blocks.clone(), PAGES)? {
-            blocks.start = next;
-            if self.core().unreferenced.len() > REFERENCES_MAX
-                && let Err(error) = self.collect(&mut |_| true)
-            {
-                // The collector tries again later. The blocks are cut all the same.
+        loop {
+            self.shorten_references()?;
+            match self.cut_some(blocks.clone(), PAGES)? {
+                Some(next) => blocks.start = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Before a write of these blocks of a page: as [`Self::shorten_references`], if the write
+    /// drops references.
+    fn shorten_references_for(&self, leaf: &Leaf, mut range: Range<usize>) -> Result<()> {
+        let is_shared = |index| {
+            matches!(
+                leaf.get(index),
+                MapEntry::Counted { .. } | MapEntry::Frozen { .. }
+            )
+        };
+        if range.any(is_shared) {
+            self.shorten_references()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// If very many references wait to be given back, gives some back: the list is in memory. One
+    /// thread does this, and others wait for it. If it fails, the collector tries again later, and
+    /// requests go on meanwhile. The caller holds no lock.
+    fn shorten_references(&self) -> Result<()> {
+        let is_long = || self.core().unreferenced.len() > REFERENCES_MAX;
+        if !is_long() {
+            return Ok(());
+        }
+        let clock = &self.shared.clock;
+        let mut rests_until = lock(&self.shortening);
+        if clock.monotonic() < *rests_until || !is_long() {
+            return Ok(());
+        }
+        match self.collect(&mut |_| is_long()) {
+            Ok(given_back) if given_back > 0 => return Ok(()),
+            Ok(_) => {}
+            Err(error) => {
                 tracing::warn!(volume = %self.id, %error, "references are not given back now");
                 self.check_running()?;
             }
         }
+        *rests_until = clock.monotonic() + SHORTEN_AGAIN;
         Ok(())
+    }
+
+    /// Whether so many references wait to be given back that the collector should not wait for its
+    /// interval.
+    pub(crate) fn has_many_references(&self) -> bool {
+        self.core().unreferenced.len() > REFERENCES_MAX / 2
     }
 
     /// Makes the blocks of so many pages zeros, of those that have any. Returns the first block

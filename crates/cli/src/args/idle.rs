@@ -312,7 +312,7 @@ impl Command {
 }
 
 /// Options for backups of files and folders.
-const OF_TREES: [&str; 14] = [
+const OF_TREES: [&str; 15] = [
     "files_from",
     "files_from_verbatim",
     "files_from_raw",
@@ -324,6 +324,7 @@ const OF_TREES: [&str; 14] = [
     "exclude_if_present",
     "exclude_larger_than",
     "one_file_system",
+    "ignore_file",
     "force",
     "ignore_ctime",
     "ignore_inode",

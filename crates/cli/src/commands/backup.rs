@@ -1,6 +1,7 @@
 //! `onefold backup`
 
 mod changed;
+mod expand;
 mod files;
 mod listed;
 mod options;

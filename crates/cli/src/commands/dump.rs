@@ -10,7 +10,7 @@ use cli_support::output::count;
 use cli_support::progress::{self, Status};
 use cli_support::{Code, Output};
 use onefold::repository::Repository;
-use onefold::{ArchiveFault, ArchiveFormat, ArchiveRequest, Monitor, Snapshot};
+use onefold::{ArchiveFault, ArchiveFormat, ArchiveRequest, Monitor, Snapshot, WholeFile};
 
 use crate::args::{ArchiveMode, Dump, Global};
 
@@ -23,8 +23,8 @@ static ZEROS: [u8; GATHERED_BYTES] = [0; GATHERED_BYTES];
 /// Standard output without the line buffer that the library puts before it, or a file.
 struct Target {
     out: io::BufWriter<File>,
-    /// The file's name until it is whole, and then. `None`: standard output, a pipe or a device.
-    names: Option<(PathBuf, PathBuf)>,
+    /// A file that gets its name when it is whole. `None`: standard output, a pipe or a device.
+    whole: Option<(WholeFile, PathBuf)>,
 }
 
 impl Target {
@@ -45,67 +45,35 @@ impl Target {
             let file = File::options().write(true).open(path).with_context(shown)?;
             return Ok(Self::new(file, None));
         }
-        let (file, partial) = create_partial(path)?;
-        Ok(Self::new(file, Some((partial, path.to_owned()))))
+        let whole = WholeFile::create_at(path)?;
+        let file = whole.file().try_clone().with_context(shown)?;
+        Ok(Self::new(file, Some((whole, path.to_owned()))))
     }
 
-    fn new(file: File, names: Option<(PathBuf, PathBuf)>) -> Self {
+    fn new(file: File, whole: Option<(WholeFile, PathBuf)>) -> Self {
         let out = io::BufWriter::with_capacity(GATHERED_BYTES, file);
-        Self { out, names }
+        Self { out, whole }
     }
 
-    /// Gives the file its name.
+    /// Writes what is gathered, and gives the file its name. A new file may end in a hole, and gets
+    /// its length.
     fn finish(mut self) -> Result<()> {
-        self.complete()
-            .with_context(|| format!("writing to {}", self.shown()))?;
-        if let Some((partial, path)) = self.names.take() {
-            fs::rename(&partial, &path).with_context(|| path.display().to_string())?;
-        }
-        Ok(())
+        let shown = self.shown();
+        self.complete().with_context(|| format!("writing to {shown}"))
     }
 
-    /// Writes what is gathered. A new file may end in a hole, and gets its length.
     fn complete(&mut self) -> io::Result<()> {
         self.out.flush()?;
-        if self.names.is_some() {
-            let len = self.out.stream_position()?;
-            self.out.get_ref().set_len(len)?;
-        }
-        Ok(())
+        let Some((whole, _)) = self.whole.take() else {
+            return Ok(());
+        };
+        whole.finish(self.out.stream_position()?)
     }
 
     fn shown(&self) -> String {
-        match &self.names {
+        match &self.whole {
             Some((_, path)) => path.display().to_string(),
             None => "standard output".to_owned(),
-        }
-    }
-}
-
-/// Creates a file beside `path` that no other dump writes. One that was killed may have left its
-/// file, so the name has a number.
-fn create_partial(path: &Path) -> Result<(File, PathBuf)> {
-    let mut number = 0u64;
-    loop {
-        let mut partial = path.as_os_str().to_owned();
-        if number > 0 {
-            partial.push(format!(".{number}"));
-        }
-        partial.push(".onefold-partial");
-        let partial = PathBuf::from(partial);
-        match File::create_new(&partial) {
-            Ok(file) => return Ok((file, partial)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(error).with_context(|| partial.display().to_string()),
-        }
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if let Some((partial, _)) = self.names.take() {
-            // Its name shows that it is partial, if it stays.
-            drop(fs::remove_file(partial));
         }
     }
 }
@@ -121,7 +89,7 @@ impl onefold::StreamOutput for Target {
 
     /// Leaves a hole in a new file, as a restore of a stream does.
     fn skip_zeros(&mut self, mut len: u64) -> io::Result<()> {
-        if self.names.is_some() && len >= HOLE_BYTES_MIN {
+        if self.whole.is_some() && len >= HOLE_BYTES_MIN {
             let len = i64::try_from(len).map_err(io::Error::other)?;
             return self.out.seek(SeekFrom::Current(len)).map(drop);
         }

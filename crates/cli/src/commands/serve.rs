@@ -30,6 +30,7 @@ struct Listening {
 
 pub(crate) fn run(global: &Global, args: &Serve, output: Output) -> Result<Code> {
     onefold::return_large_memory();
+    env::raise_descriptor_limit();
     let server = Arc::new(open(global, args)?);
     if args.stdio {
         return serve_stdio(&server, args);

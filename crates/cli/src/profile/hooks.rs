@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
 use super::{Profile, VARIABLE};
@@ -56,7 +56,8 @@ impl Default for Commands {
 }
 
 impl Hooks {
-    /// Runs the commands of this moment, one after another, until one fails. They see the profile's
+    /// Runs the commands of this moment, one after another. If one fails, those behind it run only
+    /// if they tell of a failure or clean up (`failed`, `finally`). They see the profile's
     /// name as `ONEFOLD_PROFILE`, that of the backup as `ONEFOLD_BACKUP`, and, unless they run
     /// before it, the exit code so far as `ONEFOLD_EXIT_CODE`. Their output becomes standard error:
     /// standard output belongs to JSON lines.
@@ -80,6 +81,7 @@ impl Hooks {
             Commands::One(one) => std::slice::from_ref(one),
             Commands::Several(several) => several,
         };
+        let mut first = Ok(());
         for command in commands {
             let mut shell = Command::new("sh");
             shell
@@ -94,11 +96,16 @@ impl Hooks {
                 shell.env("ONEFOLD_EXIT_CODE", code.to_string());
             }
             let what = || format!("the hook `{}` of profile {}", moment.name(), profile.name);
-            let status = shell.status().with_context(what)?;
-            if !status.success() {
-                bail!("{}: `{command}` failed ({status})", what());
+            let ran = match shell.status().with_context(what) {
+                Ok(status) if status.success() => Ok(()),
+                Ok(status) => Err(anyhow!("{}: `{command}` failed ({status})", what())),
+                Err(error) => Err(error),
+            };
+            if ran.is_err() && matches!(moment, Moment::Before | Moment::After) {
+                return ran;
             }
+            first = first.and(ran);
         }
-        Ok(())
+        first
     }
 }

@@ -122,20 +122,32 @@ fn a_failed_dump_explains_itself_and_exits_with_1() {
     assert_eq!(ran.out, b"");
 }
 
-/// Another dump to the same target runs, or was killed: its unfinished file is not touched.
+/// A dump that fails leaves what was there, and no file of its own. One that was killed may have
+/// left a temporary file, where files without a name are not possible.
 #[test]
-fn dumps_to_one_target_write_files_of_their_own() {
+fn a_target_is_replaced_only_by_a_whole_file() {
     let bed = Bed::new();
     let files = files(&bed);
     bed.ok(["backup", "source"]);
-    let other = bed.path("target.onefold-partial");
-    fs::write(&other, "of another dump").unwrap();
-    bed.ok(["dump", "1", "source/large", "--target", "target"]);
-    assert!(fs::read(bed.path("target")).unwrap() == files[3].1);
-    bed.run(["dump", "1", "source/missing", "--target", "target"])
+    fs::create_dir(bed.path("to")).unwrap();
+    fs::write(bed.path("to/target"), "before").unwrap();
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    fs::write(bed.path(format!("to/.onefold-{}-0.tmp", ended.id())), "killed").unwrap();
+    bed.run(["dump", "1", "source/missing", "--target", "to/target"])
         .expect(1);
-    assert_eq!(fs::read(&other).unwrap(), b"of another dump");
-    assert!(!bed.path("target.1.onefold-partial").exists());
+    let names = || {
+        let found = fs::read_dir(bed.path("to")).unwrap();
+        found.map(|one| one.unwrap().file_name()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(), ["target"]);
+    assert_eq!(fs::read(bed.path("to/target")).unwrap(), b"before");
+    bed.ok(["dump", "1", "source/large", "--target", "to/target"]);
+    assert_eq!(names(), ["target"]);
+    assert!(fs::read(bed.path("to/target")).unwrap() == files[3].1);
+    bed.run(["dump", "1", "source/large", "--target", "missing/target"])
+        .expect(1)
+        .says(&["missing"]);
 }
 
 /// A target has holes for zeros, as after a restore. Standard output gets every byte.

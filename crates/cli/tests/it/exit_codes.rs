@@ -10,7 +10,7 @@ use rustix::process::getuid;
 use crate::bed::{Bed, Ran, last, lines, noise};
 
 /// The user with the fewest rights.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 
 #[test]
 fn the_exit_code_without_a_store_is_10() {
@@ -183,7 +183,7 @@ fn unknown_backups_paths_and_arguments_are_1_or_2() {
 }
 
 /// The command, run by a user who may not read everything.
-fn by_nobody(bed: &Bed, args: &[&str]) -> Ran {
+pub(crate) fn by_nobody(bed: &Bed, args: &[&str]) -> Ran {
     let mut command = bed.command(args);
     if getuid().is_root() {
         // The binary may be in a folder that other users cannot enter.

@@ -141,12 +141,13 @@ fn options_of_a_command_that_another_option_makes_idle_are_refused() {
     let stream = ["backup", "--stdin"];
     let command = ["backup", "--stdin-from-command"];
     let image = ["backup", "--image-kib", "64", "data"];
-    let of_trees: [&[&str]; 8] = [
+    let of_trees: [&[&str]; 9] = [
         &["--exclude", "x"],
         &["--iexclude", "x"],
         &["--exclude-file", "x"],
         &["--exclude-caches"],
         &["--one-file-system"],
+        &["--ignore-file", "x"],
         &["--force"],
         &["--ignore-ctime"],
         &["--ignore-inode"],

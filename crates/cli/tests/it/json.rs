@@ -83,6 +83,22 @@ fn failures_are_json_lines_on_standard_error() {
     let error = lines(&ran.err).pop().unwrap();
     assert_eq!(error["message_type"], "exit_error");
     assert_eq!(error["code"], 10);
+    // Also where the words were not understood, or contradict each other.
+    for words in [
+        &["snapshots", "--json", "--nonsense"][..],
+        &["backup", "--json", "--stdin", "--force"],
+    ] {
+        let ran = bed.run(words).expect(2);
+        assert_eq!(ran.out(), "");
+        let errors = lines(&ran.err);
+        assert_eq!(errors.len(), 1, "{}", ran.err());
+        assert_eq!(
+            (&errors[0]["message_type"], &errors[0]["code"]),
+            (&"exit_error".into(), &2.into())
+        );
+        let message = errors[0]["message"].as_str().unwrap();
+        assert!(message.contains(words[words.len() - 1]), "{message}");
+    }
 }
 
 #[test]

@@ -3,9 +3,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
+use rustix::process::getuid;
+
 use crate::bed::{Bed, noise};
+use crate::exit_codes::{NOBODY, by_nobody};
 
 /// The names of all files of the newest backup, with the folders below the bed.
 fn files(bed: &Bed) -> Vec<String> {
@@ -74,6 +78,80 @@ fn lists_name_patterns_lines_and_raw_paths() {
         .expect(2)
         .says(&["--files-from concerns files"]);
     assert_eq!(bed.backups().len(), 3);
+}
+
+#[test]
+fn patterns_of_files_from_match_names_of_any_bytes() {
+    let bed = Bed::new();
+    let latin = Path::new(OsStr::from_bytes(b"a/caf\xe9.txt"));
+    plant(&bed, &["a/x.txt", "a/Übung", "a/Ärger", "a/d/deep", "a/d/e/deep"]);
+    fs::write(bed.path(latin), "latin").unwrap();
+    symlink(bed.path("a/d"), bed.path("a/link")).unwrap();
+    fs::write(bed.path("list"), "a/*.txt\n[a]/[ÄÖ]*\n**/deep\n").unwrap();
+    let ran = bed.ok(["backup", "--files-from", "list"]);
+    assert!(!ran.err().contains("warning"), "{}", ran.err());
+    bed.ok(["restore", "latest", "-t", "out"]);
+    assert_eq!(fs::read(bed.restored("out", latin)).unwrap(), b"latin");
+    for (name, want) in [
+        ("a/x.txt", true),
+        ("a/Ärger", true),
+        ("a/Übung", false),
+        ("a/d/deep", true),
+        ("a/d/e/deep", true),
+        ("a/link", false),
+    ] {
+        assert_eq!(bed.restored("out", name).exists(), want, "{name}");
+    }
+    // A slash at the end finds folders, and follows a link.
+    fs::write(bed.path("list"), "a/*/\n").unwrap();
+    bed.ok(["backup", "--files-from", "list"]);
+    assert_eq!(
+        files(&bed),
+        ["a/d/deep", "a/d/e/deep", "a/link/deep", "a/link/e/deep"]
+    );
+
+    for (wrong, why) in [(&b"a/[b\n"[..], "`a/[b`"), (b"a/\xff*\n", "not UTF-8")] {
+        bed.fed(["backup", "--files-from", "-"], wrong)
+            .expect(1)
+            .says(&[why]);
+    }
+}
+
+#[test]
+fn what_patterns_of_files_from_cannot_reach_is_named_with_3() {
+    let bed = Bed::bare();
+    if getuid().is_root() {
+        chown(bed.path(""), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    by_nobody(&bed, &["init"]).expect(0);
+    plant(&bed, &["home/ann/docs/x", "home/bob/docs/x", "home/file"]);
+    let mode = |mode| fs::set_permissions(bed.path("home/bob"), fs::Permissions::from_mode(mode)).unwrap();
+    for (pattern, mode_of_bob, fault) in [
+        // Nobody may look for `docs` there.
+        ("home/*/docs", 0o000, "home/bob/docs: Permission denied"),
+        ("home/*/d*", 0o000, "home/bob: Permission denied"),
+        ("home/**/x", 0o000, "home/bob: Permission denied"),
+        ("home/*/docs", 0o755, ""),
+    ] {
+        mode(mode_of_bob);
+        fs::write(bed.path("list"), pattern).unwrap();
+        let ran = by_nobody(&bed, &["backup", "--files-from", "list"]);
+        let ran = ran.expect(if fault.is_empty() { 0 } else { 3 }).says(&[fault]);
+        assert_eq!(
+            ran.err().contains("warning: home"),
+            !fault.is_empty(),
+            "{}",
+            ran.err()
+        );
+        let listed = by_nobody(&bed, &["ls", "latest"]).expect(0).out();
+        assert!(listed.contains("home/ann/docs/x"), "{pattern}: {listed}");
+        assert_eq!(listed.contains("home/bob/docs/x"), fault.is_empty(), "{pattern}");
+    }
+    // A link to itself.
+    symlink("loop", bed.path("home/loop")).unwrap();
+    by_nobody(&bed, &["backup", "--files-from", "list"])
+        .expect(3)
+        .says(&["home/loop/docs: Too many levels of symbolic links"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::bed::{Bed, Ran, lines};
+use crate::ran::feed;
 
 fn run(command: &mut Command) -> Ran {
     command.output().unwrap().into()
@@ -33,6 +34,15 @@ fn a_password_comes_from_environment_file_or_command() {
         .plain()
         .args(["--password-command", "head -n1 password", "snapshots"]))
     .expect(0);
+    // The command's standard input is not that of the backup.
+    let command = ["--password-command", "cat > rest; echo eins"];
+    let backup = ["backup", "--stdin", "--stdin-filename", "s"];
+    let mut fed = bed.plain();
+    fed.args(command).args(backup);
+    feed(fed, b"of the backup").expect(0);
+    assert_eq!(fs::read(bed.path("rest")).unwrap(), b"");
+    let dumped = run(bed.plain().args(["-p", &file, "dump", "1"])).expect(0);
+    assert_eq!(dumped.out, b"of the backup");
     // An option overrides the environment.
     with(&bed, "ONEFOLD_PASSWORD", "other", &["-p", &file, "snapshots"]).expect(0);
 }

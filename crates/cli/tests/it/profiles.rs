@@ -167,8 +167,8 @@ name = "bad"
 paths = ["BED/docs"]
 before = ["echo $ONEFOLD_PROFILE $ONEFOLD_BACKUP before >> BED/told", "exit 7", "echo never >> BED/told"]
 after = "echo never >> BED/told"
-failed = "echo bad failed $ONEFOLD_EXIT_CODE >> BED/told"
-finally = "echo bad finally >> BED/told"
+failed = ["exit 9", "echo bad failed $ONEFOLD_EXIT_CODE >> BED/told"]
+finally = ["exit 9", "echo bad finally >> BED/told"]
 
 [[backup]]
 name = "good"

@@ -245,6 +245,73 @@ fn a_restored_stream_is_read_again_if_that_was_asked() {
     );
 }
 
+#[test]
+fn a_stream_is_restored_only_where_it_was_asked_for() {
+    let bed = Bed::new();
+    bed.fed(["backup", "--stdin", "--stdin-filename", "shop.sql"], b"new")
+        .expect(0);
+    fs::write(bed.path("image"), "new").unwrap();
+    bed.ok(["backup", "--image-kib", "64", "image"]);
+    let image = bed.path("image");
+    let image = image.to_str().unwrap();
+    for (id, asked) in [
+        ("1", "letters"),
+        ("1", "*.txt"),
+        ("2", "image/x"),
+        ("2", "/image"),
+    ] {
+        for dry_run in [&["-n"][..], &[]] {
+            bed.run(["restore", id, "-t", "to", "-i", asked].iter().chain(dry_run))
+                .expect(1)
+                .says(&["has nothing under", asked]);
+        }
+        assert!(!bed.path("to").exists(), "{asked}");
+    }
+    for (id, asked, restored) in [
+        ("1", "shop.sql", "to/shop.sql".to_owned()),
+        ("1", "*.sql", "to/shop.sql".to_owned()),
+        ("2", image, format!("to{image}")),
+    ] {
+        bed.ok(["restore", id, "-t", "to", "-i", asked]);
+        assert_eq!(fs::read(bed.path(&restored)).unwrap(), b"new");
+        fs::remove_file(bed.path(&restored)).unwrap();
+    }
+}
+
+/// A backup of a stream has its beginning for a time of modification.
+#[test]
+fn the_file_of_a_stream_stays_if_it_is_newer() {
+    let bed = Bed::new();
+    bed.fed(
+        ["backup", "--stdin", "--stdin-filename", "dump"],
+        b"of the backup",
+    )
+    .expect(0);
+    fs::create_dir(bed.path("to")).unwrap();
+    let there = bed.path("to/dump");
+    let newer = "later, and so longer";
+    for (age, overwrite, stays) in [
+        (0, "if-newer", true),
+        (0, "never", true),
+        (86_400, "never", true),
+        (86_400, "if-newer", false),
+        (0, "if-changed", false),
+    ] {
+        fs::write(&there, newer).unwrap();
+        let time = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
+        fs::File::options()
+            .write(true)
+            .open(&there)
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
+        let ran = bed.ok(["restore", "1", "-t", "to", "--overwrite", overwrite, "--json"]);
+        assert_eq!(last(&ran)["files_kept"], u64::from(stays), "{overwrite} {age}");
+        let now = fs::read(&there).unwrap();
+        assert_eq!(now == newer.as_bytes(), stays, "{overwrite} {age}");
+    }
+}
+
 /// `backup -x` records a mount point as an empty folder of the backup.
 #[test]
 fn nothing_is_deleted_on_another_mount() {

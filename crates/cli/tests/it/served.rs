@@ -45,7 +45,11 @@ pub(crate) fn start(bed: &Bed, place: &str) -> (Child, String) {
 pub(crate) fn start_with(bed: &Bed, place: &str, more: &[&str]) -> (Child, String) {
     let mut command = bed.command(["serve", "srv", "--listen", place, "--json"]);
     command.env_remove("ONEFOLD_REPOSITORY").args(more);
-    let mut child = command.spawn().unwrap();
+    listening(command.spawn().unwrap())
+}
+
+/// A server that was started with `--json`, and the place where it listens.
+pub(crate) fn listening(mut child: Child) -> (Child, String) {
     let mut first = String::new();
     let out = child.stdout.take().unwrap();
     BufReader::new(out).read_line(&mut first).unwrap();

@@ -1,13 +1,16 @@
 //! Namespaces behind `ssh` and behind a socket of the server's own machine.
 
 use std::fs;
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::bed::{Bed, last, noise};
 use crate::main_job::plant;
 use crate::picture::{assert_same, picture};
-use crate::served::{Served, ran, start_with};
+use crate::served::{Served, listening, ran, start_with};
 
 /// A server's folder, and a program in place of `ssh`: it runs its last argument here.
 fn bed() -> Bed {
@@ -134,6 +137,61 @@ fn a_socket_serves_the_users_of_its_machine() {
     assert_eq!(mode & 0o777, 0o600);
     served.end();
     assert!(!socket.exists());
+}
+
+/// The command, in a process with these limits of descriptors: the soft one, and the hard one.
+fn with_descriptors(command: &Command, soft: u32, hard: u32) -> Command {
+    let mut shell = Command::new("sh");
+    let limits = format!("ulimit -S -n {soft} && ulimit -H -n {hard} && exec \"$0\" \"$@\"");
+    shell.arg("-c").arg(limits).arg(command.get_program());
+    shell.args(command.get_args()).stdin(Stdio::null());
+    shell.stdout(Stdio::piped()).stderr(Stdio::piped());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.current_dir(command.get_current_dir().unwrap());
+    shell
+}
+
+/// A process may have few descriptors. The server takes all that it may have, and strangers leave
+/// half of them to the stores. One address has half of the places for connections.
+#[test]
+fn strangers_leave_descriptors_to_the_stores() {
+    let mut served = Served::new();
+    served.kill();
+    let bed = &served.bed;
+    let mut add = bed.plain();
+    add.env_remove("ONEFOLD_REPOSITORY")
+        .args(["server", "namespace", "add", "srv", "web"]);
+    ran(add).expect(0);
+    let place = ["--listen", "127.0.0.1:0", "--socket", "sock", "--json"];
+    let mut serve = bed.command(["serve", "srv"]);
+    serve.env_remove("ONEFOLD_REPOSITORY").args(place);
+    let child = with_descriptors(&serve, 64, 256).spawn().unwrap();
+    let (child, place) = listening(child);
+    served.child = child;
+    let connect = || TcpStream::connect(&place).unwrap();
+    let mut strangers: Vec<TcpStream> = (0..64).map(|_| connect()).collect();
+    let mut refused = connect();
+    refused.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    assert_eq!(refused.read(&mut [0]).unwrap(), 0, "the server has closed it");
+    for stranger in &mut strangers {
+        stranger.set_nonblocking(true).unwrap();
+        let waits = stranger.read(&mut [0]).unwrap_err();
+        assert_eq!(waits.kind(), ErrorKind::WouldBlock);
+    }
+    fs::write(served.bed.path("file"), noise(5_000_000, 1)).unwrap();
+    let mut backup = served.bed.plain();
+    let repository = format!("unix://{}/web", served.bed.path("sock").display());
+    backup
+        .env("ONEFOLD_REPOSITORY", repository)
+        .args(["backup", "file"]);
+    ran(backup).expect(0);
+    drop(strangers);
+    served.end();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use container::{Compression, ContainerError};
 use env::Storage;
-use types::RegionIndex;
+use types::{ContainerKind, RegionIndex};
 
 use crate::store::*;
 
@@ -162,4 +162,33 @@ fn generations_are_listed() {
         store.containers.generations(data(1)).unwrap(),
         [0, 2, 11].map(generation)
     );
+}
+
+#[test]
+fn one_listing_of_each_folder_tells_the_newest_generations() {
+    let recipe = |n| id(ContainerKind::Recipe, 3, n);
+    let mut store = Store::new();
+    for n in 0..10 {
+        store.put(data(n), &sample());
+        store.put(recipe(n + 10), &sample());
+    }
+    store.put_survivors(data(4), 2, &[(0, &noise(1, 100))]);
+    store.put_survivors(recipe(14), 1, &[(0, &noise(1, 100))]);
+    // Of the newest generation, one copy exists.
+    store.storage.delete(&name(recipe(14), 1)).unwrap();
+    store.storage.delete(&name(data(5), 0)).unwrap();
+    store.reopen();
+    let ids: Vec<_> = (0..10).map(data).chain((10..20).map(recipe)).collect();
+    let before = store.storage.counters();
+    let newest = store.containers.newest_generations(&ids).unwrap();
+    assert_eq!(store.storage.counters().since(&before).lists, 3);
+    for (id, newest) in ids.into_iter().zip(newest) {
+        let expected = match id.sequence.get() {
+            4 => Some(generation(2)),
+            5 => None,
+            14 => Some(generation(1)),
+            _ => Some(generation(0)),
+        };
+        assert_eq!(newest, expected, "{id}");
+    }
 }

@@ -174,3 +174,59 @@ fn an_unreadable_sector_is_a_finding_and_its_neighbours_are_checked() {
         "nobody is there to answer"
     );
 }
+
+/// A folder may have a hundred thousand containers, so its listing is worth more than a container.
+#[test]
+fn a_check_of_a_known_generation_lists_only_if_that_is_missing_or_unsound() {
+    let recipe = |n| id(ContainerKind::Recipe, 3, n);
+    let mut store = Store::new();
+    for n in 0..5 {
+        store.put(data(n), &regions());
+        store.put(recipe(n + 5), &regions());
+    }
+    store.reopen();
+    let check = |id| {
+        let before = store.storage.counters();
+        let found = store.containers.verify_known(id, Depth::Full).unwrap();
+        (
+            found.generation,
+            found.is_sound(),
+            store.storage.counters().since(&before).lists,
+        )
+    };
+    for n in 0..5 {
+        assert_eq!(check(data(n)), (Some(generation(0)), true, 0));
+        assert_eq!(check(recipe(n + 5)), (Some(generation(0)), true, 0));
+    }
+    // Another process rewrites two containers, and deletes the older generations.
+    let other = store.beside();
+    for id in [data(0), data(1), recipe(5)] {
+        other.put_survivors(id, 1, &[(0, &noise(0, 40))]);
+        store.storage.delete(&name(id, 0)).unwrap();
+    }
+    store
+        .storage
+        .delete(&names::mirror(recipe(5), generation(0)).unwrap())
+        .unwrap();
+    assert_eq!(check(data(0)), (Some(generation(1)), true, 1));
+    assert_eq!(
+        check(data(1)),
+        (Some(generation(1)), true, 0),
+        "one listing for both"
+    );
+    assert_eq!(check(recipe(5)), (Some(generation(1)), true, 2));
+    // The newer generation healed an older one that still exists.
+    other.put_survivors(data(2), 1, &[(0, &noise(0, 40))]);
+    store.damage(&name(data(2), 0), |bytes| bytes[100] ^= 1);
+    assert_eq!(check(data(2)), (Some(generation(1)), true, 1));
+    // Neither copy may be missing.
+    store.storage.delete(&name(recipe(6), 0)).unwrap();
+    assert_eq!(check(recipe(6)), (Some(generation(0)), false, 2));
+    store
+        .storage
+        .delete(&names::mirror(recipe(7), generation(0)).unwrap())
+        .unwrap();
+    assert_eq!(check(recipe(7)), (Some(generation(0)), false, 2));
+    let (generation, is_sound, _) = check(data(9));
+    assert_eq!((generation, is_sound), (None, false), "no generation is listed");
+}

@@ -103,6 +103,10 @@ impl Model {
     fn compare(&self, index: &dyn DuplicatesIndex) {
         for to in 0..=BUCKET_MAX {
             assert_eq!(rows_of(index, bucket(to.into())), self.rows_of(to));
+            let own = self.clients.keys().filter(|(of, _)| *of == to);
+            let own: Vec<VolumeId> = own.map(|(_, client)| volume((*client).into())).collect();
+            let clients = index.clients(bucket(to.into())).expect("readable");
+            assert_eq!(clients, own);
             for client in 0..=CLIENT_MAX {
                 let last = index
                     .client(bucket(to.into()), volume(client.into()))

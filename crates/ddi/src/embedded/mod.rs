@@ -148,6 +148,19 @@ impl DuplicatesIndex for FjallIndex {
             .transpose()
     }
 
+    fn clients(&self, bucket: Bucket) -> Result<Vec<VolumeId>, DdiError> {
+        let current = self.current();
+        let mut clients = Vec::new();
+        for entry in current.rows.prefix(encoding::clients_prefix()) {
+            let key = entry.key().map_err(|error| self.store.failed("reading", error))?;
+            let (client, of) = self.store.decoded(encoding::read_client_key(&key))?;
+            if of == bucket {
+                clients.push(client);
+            }
+        }
+        Ok(clients)
+    }
+
     fn forget_client(&self, client: VolumeId) -> Result<(), DdiError> {
         let current = self.exclusive();
         if current.is_rebuilding {

@@ -57,7 +57,9 @@ fn the_new_anchor_outlives_every_halving() {
     writer.publish(&[session(1)]).unwrap();
     let rewritten = rewrite(&containers, &view);
     assert_ne!(anchor_of(&view), anchor_of(&rewritten));
-    index.add_rewritten(session(2), [&rewritten]).unwrap();
+    let mut writer = index.rewritten(session(2));
+    writer.add(&rewritten).unwrap();
+    writer.publish(&[session(2)]).unwrap();
     assert!(index.covers(session(2)));
     for n in 3..=RUNS_MAX as u64 + 3 {
         index.add_session(session(n), []).unwrap();
@@ -98,6 +100,8 @@ fn published_at_a_low_rate_the_anchor_is_among_the_hooks() {
     index.merge(&|| true, &|_| true).unwrap();
     let rewritten = rewrite(&containers, &view);
     assert!(!is_found(&index, &anchor_of(&rewritten)));
-    index.add_rewritten(session(2), [&rewritten]).unwrap();
+    let mut writer = index.rewritten(session(2));
+    writer.add(&rewritten).unwrap();
+    writer.publish(&[session(2)]).unwrap();
     assert!(is_found(&index, &anchor_of(&rewritten)));
 }

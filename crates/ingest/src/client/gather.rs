@@ -15,7 +15,7 @@ use crossbeam_channel::TryRecvError;
 use crate::backup_session::{BackupSession, Distance};
 use crate::buffer::InBuffer;
 use crate::client::segment::Offered;
-use crate::client::ungathered::{Closing, Ungathered};
+use crate::client::ungathered::{Closing, Ungathered, counted};
 use crate::dedup::{Bytes, Lane, NewChunk, SegmentChild, StreamIndex};
 use crate::error::{Failure, Halt, IngestError, caught};
 use crate::message::{Offer, Verdict, Wanted};
@@ -93,6 +93,8 @@ impl GatherStage<'_> {
                                 self.close(each)?;
                             }
                         }
+                        // The store keeps all that follows until these have come.
+                        self.send()?;
                     }
                     Verdict::Done => return self.send(),
                 }
@@ -110,6 +112,7 @@ impl GatherStage<'_> {
         }
         let children = self.waiting.get_mut(at).and_then(VecDeque::pop_front);
         let children = children.ok_or(IngestError::Internal("a verdict of no stream"))?;
+        let count = counted(children.len());
         // A chunk's bytes are given back once they are gathered, or not wanted.
         let mut children = (0..).zip(children);
         for Wanted {
@@ -125,10 +128,10 @@ impl GatherStage<'_> {
                 return Err(IngestError::Internal("the store wants chunks out of order").into());
             };
             self.gather_chunk(child, *new)?;
-            self.ungathered.remove(stream, held);
+            self.ungathered.remove(stream, (held, 0));
         }
         let unwanted = children.map(|(_, child)| child.held_bytes());
-        self.ungathered.remove(stream, unwanted.sum());
+        self.ungathered.remove(stream, (unwanted.sum(), count));
         Ok(())
     }
 

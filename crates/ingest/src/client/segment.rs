@@ -15,7 +15,7 @@ use crate::backup_session::BackupSession;
 use crate::buffer::{BufferPool, InBuffer};
 use crate::client::chunk::{Chunked, Event};
 use crate::client::piece::CopyRange;
-use crate::client::ungathered::Ungathered;
+use crate::client::ungathered::{Ungathered, counted};
 use crate::counters::Counters;
 use crate::dedup::{Bytes, Segment, SegmentChild, Segmenter, StreamIndex};
 use crate::error::{Halt, IngestError};
@@ -264,7 +264,7 @@ impl<'a> SegmentStage<'a> {
 
     fn tell_gatherer(&self, stream: StreamIndex, children: Vec<SegmentChild<InBuffer>>) -> Result<(), Halt> {
         let held = children.iter().map(SegmentChild::held_bytes);
-        self.ungathered.add(stream, held.sum());
+        self.ungathered.add(stream, (held.sum(), counted(children.len())));
         let offered = Offered { stream, children };
         self.offered.send(offered).map_err(|_| Halt::Closed)
     }

@@ -1,7 +1,7 @@
 //! The client's half beside a session that does not keep its promises.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -32,11 +32,15 @@ enum Breaks {
     Verdicts,
     /// It wants a chunk that it was not offered.
     Wants,
+    /// As before, right after it asked for the open regions.
+    WantsBehindFlush,
 }
 
 struct Broken {
     terms: Terms,
     breaks: Breaks,
+    /// Whether a region was offered.
+    has_region: Arc<AtomicBool>,
 }
 
 impl BackupSession for Broken {
@@ -52,8 +56,11 @@ impl BackupSession for Broken {
         Ok(Vec::new())
     }
 
-    fn submit(&self, _: Vec<Offer>) -> Result<(), IngestError> {
+    fn submit(&self, offers: Vec<Offer>) -> Result<(), IngestError> {
         assert_ne!(self.breaks, Breaks::Submit, "a test");
+        let is_region = |offer: &Offer| matches!(offer, Offer::Region(_));
+        self.has_region
+            .fetch_or(offers.iter().any(is_region), Ordering::SeqCst);
         Ok(())
     }
 
@@ -62,14 +69,18 @@ impl BackupSession for Broken {
         SystemClock.sleep(wait);
         let (stream, lane) = (StreamIndex(0), Lane::Content);
         let new = NewChunk { lane, ordinal: 0 };
-        let wanted = vec![Wanted {
-            child: u32::MAX,
-            new,
-            chunk: None,
-        }];
+        let wants = |child| Verdict::Segment {
+            stream,
+            wanted: vec![Wanted {
+                child,
+                new,
+                chunk: None,
+            }],
+        };
         Ok(match self.breaks {
-            Breaks::Wants => vec![Verdict::Segment { stream, wanted }],
-            _ => Vec::new(),
+            Breaks::Wants => vec![wants(u32::MAX)],
+            Breaks::WantsBehindFlush => vec![wants(0), Verdict::Flush(None), wants(u32::MAX)],
+            Breaks::Submit | Breaks::Verdicts => Vec::new(),
         })
     }
 
@@ -86,8 +97,8 @@ impl BackupSession for Broken {
     }
 }
 
-/// Sends 64 MiB, which end within a minute.
-fn send(breaks: Breaks) -> Result<Sent, IngestError> {
+/// Sends 64 MiB, which end within a minute. Returns also whether a region was sent.
+fn send(breaks: Breaks) -> (Result<Sent, IngestError>, bool) {
     let printer = Fingerprinter::new(&DomainKey::from_bytes([5; 32]));
     let settings = Settings {
         chunk_min_bytes: 4096,
@@ -106,13 +117,19 @@ fn send(breaks: Breaks) -> Result<Sent, IngestError> {
         resumed: Vec::new(),
     };
     let (told, heard) = mpsc::channel();
+    let has_region = Arc::new(AtomicBool::new(false));
+    let offered = Arc::clone(&has_region);
     thread::spawn(move || {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let bytes: Vec<u8> = (0..8_u32 << 20)
             .flat_map(|n| n.wrapping_mul(n).to_le_bytes())
             .collect();
         let client = Client {
-            session: &Broken { terms, breaks },
+            session: &Broken {
+                terms,
+                breaks,
+                has_region: Arc::clone(&offered),
+            },
             pools: &ClientPools::new(&clock),
             options: &IngestOptions::for_cores(2),
             counters: &Counters::default(),
@@ -127,13 +144,13 @@ fn send(breaks: Breaks) -> Result<Sent, IngestError> {
         told.send(backup_stream(client, spec, &mut ReaderSource(&bytes[..])))
     });
     let ended = heard.recv_timeout(Duration::from_secs(60));
-    ended.expect("the backup ends")
+    (ended.expect("the backup ends"), has_region.load(Ordering::SeqCst))
 }
 
 #[test]
 fn a_panic_of_any_stage_ends_the_backup() {
     for breaks in [Breaks::Submit, Breaks::Verdicts] {
-        let error = send(breaks).unwrap_err();
+        let error = send(breaks).0.unwrap_err();
         assert!(
             matches!(error, IngestError::Internal(why) if why.contains("panicked")),
             "{breaks:?}: {error}"
@@ -143,9 +160,16 @@ fn a_panic_of_any_stage_ends_the_backup() {
 
 #[test]
 fn a_wrong_verdict_ends_the_backup() {
-    let error = send(Breaks::Wants).unwrap_err();
+    let error = send(Breaks::Wants).0.unwrap_err();
     assert!(
         matches!(error, IngestError::Internal(why) if why.contains("out of order")),
         "{error}"
     );
+}
+
+/// The store keeps all that follows in memory until the open regions have come.
+#[test]
+fn open_regions_are_sent_as_soon_as_the_store_asks_for_them() {
+    let (ended, has_region) = send(Breaks::WantsBehindFlush);
+    assert!(ended.is_err() && has_region);
 }

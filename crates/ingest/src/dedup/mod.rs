@@ -20,6 +20,7 @@ mod placed;
 mod places;
 mod segment;
 mod session_chunks;
+mod waiting;
 mod whole;
 mod window;
 

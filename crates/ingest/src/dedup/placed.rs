@@ -51,6 +51,16 @@ pub struct PlacedSegment {
     pub body: SegmentBody,
 }
 
+impl PlacedSegment {
+    /// How many children it has in memory. A segment without children in memory counts as one.
+    pub(crate) fn children(&self) -> usize {
+        match &self.body {
+            SegmentBody::Known(_) | SegmentBody::Repeated(_) => 1,
+            SegmentBody::Fresh { children, .. } => children.len(),
+        }
+    }
+}
+
 /// The place of a segment.
 #[derive(Debug)]
 pub enum SegmentBody {

@@ -27,6 +27,7 @@ use super::placed::{Lane, NewChunk, PlacedAt, PlacedChild, PlacedSegment, Segmen
 use super::places::SharedPlaces;
 use super::segment::{Bytes, Segment};
 use super::session_chunks::SessionChunks;
+use super::waiting::{Waiting, WaitingSegments};
 use super::whole::{OwnSegments, Whole, containers_in, containers_of, ensure_kept, placed, removed};
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
@@ -38,16 +39,7 @@ pub(super) struct Stream<B> {
     lane: Lane,
     pub(super) accounts: Accounts,
     /// Segments that wait for the end of their window.
-    pub(super) waiting: Vec<Waiting<B>>,
-}
-
-/// A segment that waits.
-#[derive(Debug)]
-pub(super) enum Waiting<B> {
-    /// A decided segment behind an open one.
-    Placed(PlacedSegment),
-    /// A segment that waits for its window.
-    Open(Segment<B>),
+    pub(super) waiting: WaitingSegments<B>,
 }
 
 /// Finds the place of each segment: the policy of one backup. It reuses its allocations.
@@ -89,7 +81,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         let stream = |lane| Stream {
             lane,
             accounts: Accounts::new(capping),
-            waiting: Vec::new(),
+            waiting: WaitingSegments::default(),
         };
         Self {
             counters,
@@ -264,7 +256,8 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         H: Holdings<Index = I, Catalogs = C>,
         O: Outlet<B>,
     {
-        if self.streams[usize::from(stream.0)].accounts.add(len) {
+        let stream_of = &mut self.streams[usize::from(stream.0)];
+        if stream_of.accounts.add(len) || stream_of.waiting.are_many() {
             self.end_window(look_up, outlet, stream)?;
         }
         Ok(())
@@ -285,7 +278,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         O: Outlet<B>,
     {
         let at = usize::from(stream.0);
-        let mut waiting = std::mem::take(&mut self.streams[at].waiting);
+        let mut waiting = self.streams[at].waiting.take();
         if !waiting.is_empty() {
             let holdings = look_up();
             let least = self.streams[at].accounts.least_at_end();
@@ -299,7 +292,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                 None => self.decide_on_all(&holdings, outlet, stream, &mut waiting, least)?,
             }
         }
-        self.streams[at].waiting = waiting;
+        self.streams[at].waiting.reuse(waiting);
         self.streams[at].accounts.end_window();
         Ok(())
     }

@@ -28,16 +28,19 @@ use crate::store::close::SealedNotice;
 use crate::store::opening::Opening;
 use crate::store::refetch::Refetch;
 use crate::store::session::StoreSession;
+use crate::store::unplaced::Unplaced;
 
 /// How often the stage looks for requests, so that a slow source does not make reclamation wait.
 const POLL: Duration = Duration::from_millis(500);
 
+/// After so many children of segments, all open regions are sent. A known segment is one. Until
+/// then the packer keeps the segments behind an open region: some 5 MiB.
+const FLUSHED_CHILDREN: usize = 1 << 16;
 /// More offers than this never wait for the chunks of a brief segment, ...
 const BEHIND_MAX: usize = 4096;
-/// After so many children of segments, all open regions are sent. A known segment is one.
-const FLUSHED_CHILDREN: usize = 1 << 17;
-/// ... nor more chunks of offers.
-const BEHIND_CHUNKS_MAX: usize = 1 << 20;
+/// ... nor more chunks of offers: some 20 MiB. A client sends 65,536, and those of one message and
+/// one segment more ([`crate::brief`]).
+const BEHIND_CHUNKS_MAX: usize = 1 << 18;
 
 /// A message to the packer. Segments come in order within each stream. Regions state where they
 /// belong.
@@ -101,6 +104,8 @@ pub(crate) struct Decisions {
     pub(crate) refetch: Refetch,
     /// Children of segments since all open regions were sent.
     pub(crate) unflushed: usize,
+    /// Children of the segments that the packer has not written.
+    pub(crate) unplaced: Unplaced,
     /// As for [`StoreSession::insisting`].
     pub(crate) insists: bool,
 }
@@ -176,10 +181,9 @@ impl Outlet<ChunkBytes> for Decisions {
 
     fn place(&mut self, stream: StreamIndex, segment: PlacedSegment) -> Result<(), Halt> {
         let wanted = std::mem::take(&mut self.wanted);
-        self.unflushed += match &segment.body {
-            SegmentBody::Known(_) | SegmentBody::Repeated(_) => 1,
-            SegmentBody::Fresh { children, .. } => children.len(),
-        };
+        let children = segment.children();
+        self.unflushed += children;
+        self.unplaced.add(children);
         self.to_pack.send(ToPack::Segment { stream, segment })?;
         self.verdicts.send(Verdict::Segment { stream, wanted })?;
         // The packer keeps each segment until the chunks before it have come. A chunk may be in an

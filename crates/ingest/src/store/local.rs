@@ -12,7 +12,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use container::Containers;
-use crypto::Fingerprinter;
 use format::config::Settings;
 use format::manifest::{Backup, BackupTotals, StreamRole, StreamRoot};
 use index::{HookKind, Index, ResolverOptions, ResolverStats};
@@ -40,6 +39,7 @@ use crate::store::region_order::RegionOrder;
 use crate::store::sealed_containers::{CopyLane, SealedContainers};
 use crate::store::sequences::{Limits, Sequences};
 use crate::store::session::StoreSession;
+use crate::store::unplaced::Unplaced;
 use crate::store::write::Writers;
 
 /// How long one wait for the end of the look-up stage lasts.
@@ -75,6 +75,7 @@ struct Shared {
     failure: Arc<Failure>,
     closed: Mutex<Option<Closed>>,
     lookups: Arc<Mutex<ResolverStats>>,
+    unplaced: Unplaced,
 }
 
 impl LocalSession {
@@ -247,6 +248,10 @@ impl BackupSession for LocalSession {
         Ok(verdicts)
     }
 
+    fn unplaced(&self) -> usize {
+        self.shared.unplaced.now()
+    }
+
     fn durable(&self, known: u64, wait: Duration) -> Result<u64, IngestError> {
         let position = self.store.durable.beyond(known, wait);
         // The reason is told once, and a caller that only looks would lose it.
@@ -359,10 +364,6 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn printer(&self) -> &Fingerprinter {
-        &self.local.terms.fingerprinter
-    }
-
     fn decide(
         &self,
         to_pack: Sender<ToPack>,
@@ -388,6 +389,7 @@ impl Parts<'_> {
                 wanted: Vec::new(),
                 refetched: [region(Lane::Content), region(Lane::Metadata)],
                 unflushed: 0,
+                unplaced: self.local.shared.unplaced.clone(),
                 refetch: Refetch::new(store.containers().clone()),
                 insists: store.insists(),
             },
@@ -441,7 +443,7 @@ impl Parts<'_> {
         let resumed = self.local.store.resumed();
         let tree = |at: usize| match resumed.get(at) {
             Some(tree) => tree.clone(),
-            None => TreeBuilder::new(self.printer().clone(), children),
+            None => TreeBuilder::new(self.local.terms.fingerprinter.clone(), children),
         };
         let streams = 0..self.local.streams.len();
         Ok(PackStage {
@@ -464,6 +466,7 @@ impl Parts<'_> {
             order: RegionOrder::default(),
             answers: VecDeque::new(),
             closer,
+            unplaced: self.local.shared.unplaced.clone(),
             is_resumable: options.is_resumable,
         })
     }

@@ -21,6 +21,7 @@ use crate::store::builders::Builders;
 use crate::store::close::ToClose;
 use crate::store::decide::ToPack;
 use crate::store::region_order::RegionOrder;
+use crate::store::unplaced::Unplaced;
 
 /// The most children of segments that wait for the decision on a small backup: some MiB.
 const HELD_CHILDREN_MAX: usize = 1 << 16;
@@ -40,6 +41,8 @@ pub(crate) struct PackStage {
     /// Answers that wait for chunks.
     pub(crate) answers: VecDeque<[u64; Lane::COUNT]>,
     pub(crate) closer: Sender<ToClose>,
+    /// Children of the segments that wait here or on their way here.
+    pub(crate) unplaced: Unplaced,
     /// Whether checkpoints state the positions of the streams.
     pub(crate) is_resumable: bool,
 }
@@ -125,10 +128,7 @@ impl WaitingRegions {
     /// Counts a segment that has to wait, and returns whether too many wait. A backup with almost
     /// no new data may have terabytes of them.
     fn is_too_long_with(&mut self, segment: &PlacedSegment) -> bool {
-        self.children += match &segment.body {
-            SegmentBody::Known(_) | SegmentBody::Repeated(_) => 1,
-            SegmentBody::Fresh { children, .. } => children.len(),
-        };
+        self.children += segment.children();
         self.children > HELD_CHILDREN_MAX
     }
 }
@@ -304,7 +304,9 @@ impl PackStage {
             .expect("a stream's tree is taken at its end only");
         tree.push_node(child, &mut self.builders)
             .map_err(IngestError::from)?;
-        stream.waiting.pop_front();
+        if let Some(WaitingSegment { segment, .. }) = stream.waiting.pop_front() {
+            self.unplaced.remove(segment.children());
+        }
         Ok(true)
     }
 

@@ -73,7 +73,7 @@ impl<'a> Line<'a> {
         socket
             .set_write_timeout(Some(place.patience))
             .map_err(unreachable)?;
-        let channel = Channel::try_from(socket).map_err(unreachable)?;
+        let channel = Channel::from(socket);
         let inbox = Arc::new(Inbox::default());
         let filled = Arc::clone(&inbox);
         let mut reader = FrameReader::new(channel.input, traffic.clone());

@@ -162,9 +162,8 @@ impl<W: Write + Send> Relay<W> {
             source,
         };
         client.set_nonblocking(false).map_err(TransportError::from)?;
-        let client = Channel::try_from(client).map_err(TransportError::from)?;
-        let server = UnixStream::connect(to).and_then(Channel::try_from);
-        let server = server.map_err(unreachable)?;
+        let client = Channel::from(client);
+        let server = Channel::from(UnixStream::connect(to).map_err(unreachable)?);
         let closers = [client.closer, server.closer];
         let direction = |input, output| Direction {
             reader: FrameReader::new(input, Traffic::default()),

@@ -10,10 +10,13 @@ use crate::common::{
     HandClock, How, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot, tiny,
 };
 use env::{Clock, ManualClock, MemoryStorage, SeededEntropy, Storage};
+use format::manifest::SeriesName;
 use format::names;
+use onefold::repository::{Beginning, Repository, RunningBackup};
 use onefold::{
-    Credential, Env, Error, ErrorKind, Filter, ForgetReport, ForgetRequest, ForgetWhat, GroupBy, HoldEnd,
-    Limit, Monitor, OpenOptions, Period, Policy, Rule, SessionId, Store, TagChange, Times, UnixNanos, Which,
+    BackupOptions, Credential, Env, Error, ErrorKind, Filter, ForgetReport, ForgetRequest, ForgetWhat,
+    GroupBy, HoldEnd, Limit, Monitor, OpenOptions, Period, Policy, Rule, SessionId, Store, TagChange, Times,
+    UnixNanos, Which,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -311,6 +314,64 @@ fn tags_are_added_and_removed() {
     // Tagged backups restore as before.
     let first = snapshot(&bed.store, ids[0]);
     assert_restores_bytes(&bed.store, &first, "/one", &noise(1, 20 << 10), "tagged");
+}
+
+/// All lists of backups have the tags in memory.
+#[test]
+fn a_backup_has_only_so_many_tags() {
+    let bed = Bed::new();
+    let ids = bed.daily(2);
+    let words = |count: usize| (0..count).map(|word| format!("tag-{word}")).collect::<Vec<_>>();
+    let tags = |id| snapshot(&bed.store, id).backup.tags.len();
+    let second = Which::Named(texts(&ids[1..]));
+    bed.store.tag(&second, &TagChange::Set(words(999))).unwrap();
+    let add = |count: usize| TagChange::Alter {
+        add: words(999 + count).split_off(999),
+        remove: Vec::new(),
+    };
+    let all = Which::All(Filter::default());
+    let error = bed.store.tag(&all, &add(2)).unwrap_err();
+    assert!(error.to_string().contains("at most 1000 tags"), "{error}");
+    assert_eq!((tags(ids[0]), tags(ids[1])), (0, 999), "nothing is changed");
+    bed.store.tag(&all, &add(1)).unwrap();
+    assert_eq!((tags(ids[0]), tags(ids[1])), (1, 1000));
+    let long = TagChange::Set((0..65).map(|word| format!("{word:01024}")).collect());
+    let error = bed.store.tag(&second, &long).unwrap_err();
+    assert!(error.to_string().contains("65536 bytes"), "{error}");
+}
+
+fn begun<'a>(
+    store: &'a Store,
+    options: &BackupOptions,
+    paths: Vec<Vec<u8>>,
+) -> Result<Box<dyn RunningBackup + 'a>, Error> {
+    let host = b"host".to_vec();
+    let name = SeriesName { host, paths };
+    let how = Beginning::new(options, name, ingest::single_stream(None));
+    store.begin(&how, &Monitor::default())
+}
+
+/// A backup is told before it reads anything.
+#[test]
+fn a_backup_with_too_many_names_or_tags_does_not_begin() {
+    let bed = Bed::new();
+    let path = |number: usize| format!("/{number:065534}").into_bytes();
+    let plain = BackupOptions::default();
+    let error = begun(&bed.store, &plain, (0..17).map(path).collect())
+        .err()
+        .unwrap();
+    let told = error.to_string();
+    assert!(
+        told.contains("17 paths") && told.contains("folders that contain them"),
+        "{told}"
+    );
+    let words = |count: usize| (0..count).map(|word| word.to_string()).collect::<Vec<_>>();
+    let tagged = BackupOptions::default().tags(words(1001));
+    let error = begun(&bed.store, &tagged, vec![path(0)]).err().unwrap();
+    assert!(error.to_string().contains("1001 tags"), "{error}");
+    let tagged = BackupOptions::default().tags(words(1000));
+    begun(&bed.store, &tagged, (0..15).map(path).collect()).unwrap();
+    assert_eq!(bed.there(), []);
 }
 
 #[test]

@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::common::{
-    How, Process, Tree, assert_restores, assert_restores_bytes, back_up, back_up_bytes, noise, snapshot,
+    Asked, How, Process, Tree, assert_restores, assert_restores_bytes, back_up, back_up_bytes, noise,
+    snapshot,
 };
 use env::Storage;
 use onefold::{AssembleOptions, Fault, Monitor, ReadData, RestoreRequest, Snapshot, Store, VerifyKnown};
@@ -463,6 +464,29 @@ fn the_sample_of_reused_data_is_bounded() {
     );
     let none = back_up(&store, &tree, &How::plain()).unwrap().verified;
     assert_eq!((none.containers, none.bytes), (0, 0));
+}
+
+/// A folder may have a hundred thousand containers.
+#[test]
+fn the_sample_of_reused_data_lists_no_folder_for_each_container() {
+    let process = Process::new(78);
+    let tree = Tree::plant(78, 1 << 20);
+    back_up(&process.init(), &tree, &How::plain()).unwrap();
+    let other = process.beside(79);
+    let store = other.open();
+    drop(other.watched.take_requests());
+    let verified = back_up(&store, &tree, &verifying(How::plain())).unwrap().verified;
+    assert!(verified.containers > 20, "{verified:?}");
+    let requests = other.watched.take_requests();
+    let listed = requests.iter().filter(|request| request.asked == Asked::List);
+    let of_containers = listed.filter(|request| {
+        let is_in = |folder: &&str| request.is_in(folder);
+        ["data", "recipe", "mirror"].iter().any(is_in)
+    });
+    let folders: Vec<&str> = of_containers.map(|request| request.name.as_str()).collect();
+    // The backup lists the folders of its parent's containers, to see that these exist.
+    let distinct: BTreeSet<&str> = folders.iter().copied().collect();
+    assert_eq!(folders.len(), distinct.len(), "{folders:?}");
 }
 
 /// A restore finds the damage. The next backup does not refer to it, and heals the chunks that the

@@ -48,6 +48,7 @@ mod repair_holds;
 mod repair_hybrid;
 mod repair_rules;
 mod repair_twins;
+mod restore_stops;
 mod resume;
 mod retained;
 mod seam;

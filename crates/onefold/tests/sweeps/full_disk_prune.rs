@@ -533,8 +533,10 @@ fn fills_and_prunes_to_nothing(kind: &str, seed: u64) -> Option<usize> {
     let parts: Vec<Vec<u8>> = (0..40).map(|n| noise(seed * 100 + n, 300 << 10)).collect();
     let mut kept: Vec<(SessionId, String, Vec<u8>)> = Vec::new();
     loop {
-        let which = (0..=seeds.below(8)).map(|_| &parts[seeds.below(40)]);
-        let bytes: Vec<u8> = which.flatten().copied().collect();
+        let which: Vec<&[u8]> = (0..=seeds.below(8))
+            .map(|_| &parts[seeds.below(40)][..])
+            .collect();
+        let bytes = which.concat();
         let name = format!("/{}", seeds.below(3));
         let how = if seeds.below(4) == 0 {
             How::small()

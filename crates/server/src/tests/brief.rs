@@ -95,3 +95,44 @@ fn a_segment_that_waits_has_its_own_length() {
         client.end_caught();
     }
 }
+
+/// A stored segment of many tiny chunks has 40 bytes on the wire, and some MiB where it waits.
+#[test]
+fn few_segments_of_many_chunks_wait() {
+    let bed = Bed::new();
+    let mut first = bed.client("mail", "write");
+    let terms = first.begin(Parents::Named(Vec::new())).unwrap().terms;
+    let bytes: Vec<u8> = (0..=255).collect();
+    let chunks: Vec<&[u8]> = bytes.chunks(1).collect();
+    let tiny = children(&terms, &chunks).repeat(196);
+    let stored = segment(&terms, tiny);
+    first.submit(vec![offered(stored.clone()), end()]);
+    for verdict in first.verdicts_until(|verdict| *verdict == Verdict::Done) {
+        if let Verdict::Segment { wanted, .. } = verdict {
+            let chunks = wanted.iter().map(|one| {
+                let child = &stored.children[one.child as usize];
+                (child.fingerprint, 1)
+            });
+            let (lane, ordinal) = (wanted[0].new.lane, wanted[0].new.ordinal);
+            let plain = wanted.iter().map(|one| bytes[one.child as usize % 256]).collect();
+            let region = StoredRegion::raw(lane, ordinal, chunks.collect(), plain);
+            first.submit(vec![Sent::Region(region)]);
+        }
+    }
+    first.ask(request::COMMIT, &about()).unwrap();
+    let mut client = bed.client("web", "write");
+    client.begin(Parents::Named(Vec::new())).unwrap();
+    client.submit((0..4).map(|_| brief(&stored, stored.len)).collect());
+    let mut verdicts = Vec::new();
+    while verdicts.len() < 5 {
+        verdicts.extend(client.verdicts_until(|verdict| matches!(verdict, Verdict::Segment { .. })));
+    }
+    let decided = Verdict::Segment {
+        stream: STREAM,
+        wanted: Vec::new(),
+    };
+    // The next window remembers the container, and refers to it at once.
+    let mut expected = vec![decided; 5];
+    expected[0] = Verdict::Waits(STREAM);
+    assert_eq!(verdicts, expected);
+}

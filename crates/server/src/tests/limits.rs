@@ -75,6 +75,27 @@ fn a_revoked_token_ends_a_running_read() {
     });
 }
 
+/// A client reads a backup and then sends nothing. The server closes the connection by itself, once
+/// its token is revoked, and frees what it holds.
+#[test]
+fn a_revoked_token_ends_an_idle_connection() {
+    let bed = Bed::new();
+    let id = honest(&mut bed.client("web", "write"));
+    let [mut revoked, mut other] = [(), ()].map(|()| bed.client("web", "read"));
+    for client in [&mut revoked, &mut other] {
+        client.ask(request::READ, &vec![id]).unwrap();
+    }
+    let mut tokens = bed.home().tokens().unwrap();
+    tokens.retain(|(_, token)| token.rights == "read");
+    tokens.sort_by_key(|(_, token)| token.made);
+    bed.home().revoke(&tokens[0].0).unwrap();
+    let end = revoked.reader.next(FRAME_BYTES_MAX);
+    assert!(matches!(end, Ok(None)), "{end:?}");
+    revoked.thread.join().unwrap().unwrap();
+    // What has another token goes on.
+    other.ask(request::END, &()).unwrap();
+}
+
 /// Two backups run at the same time. The first is committed, and then the second has no room.
 #[test]
 fn a_commit_counts_what_others_have_committed() {
@@ -111,14 +132,14 @@ fn a_commit_counts_what_others_have_committed() {
 fn long_answers_have_several_frames() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let none: crate::Deadline = Arc::new(|_| ());
-    let peer = crate::peer::Peer::new(Channel::try_from(theirs).unwrap(), &none);
+    let peer = crate::peer::Peer::new(Channel::from(theirs), &none);
     let body: Vec<u8> = (0..=250).cycle().take(2 * FRAME_BYTES_MAX + 5).collect();
     let sent = body.clone();
     let thread = thread::spawn(move || {
         peer.answer(7, &sent).unwrap();
         peer.answer(8, &sent[..FRAME_BYTES_MAX]).unwrap();
     });
-    let mut reader = FrameReader::new(Channel::try_from(ours).unwrap().input, Traffic::default());
+    let mut reader = FrameReader::new(Channel::from(ours).input, Traffic::default());
     let mut got = Vec::new();
     let mut kinds = Vec::new();
     for _ in 0..4 {
@@ -226,7 +247,7 @@ fn a_commit_whose_answer_was_lost_is_found() {
 }
 
 /// Offers and sends a chunk of this byte, and commits nothing.
-fn all_but_committed(client: &mut Client, byte: u8) -> SessionId {
+pub(super) fn all_but_committed(client: &mut Client, byte: u8) -> SessionId {
     let Begun { session, terms, .. } = client.begin(Parents::Named(Vec::new())).unwrap();
     let chunk = [byte; 60_000];
     client.submit(vec![offered(segment(&terms, children(&terms, &[&chunk]))), end()]);
@@ -328,10 +349,9 @@ fn bytes_that_never_come_cost_no_rate() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let server = Arc::clone(&bed.server);
         let deadline: crate::Deadline = Arc::new(|_| ());
-        let serving =
-            thread::spawn(move || server.serve(Channel::try_from(theirs).unwrap(), "there", &deadline));
+        let serving = thread::spawn(move || server.serve(Channel::from(theirs), "there", &deadline));
         let mut raw = ours.try_clone().unwrap();
-        let channel = Channel::try_from(ours).unwrap();
+        let channel = Channel::from(ours);
         let mut client = Client {
             reader: FrameReader::new(channel.input, Traffic::default()),
             writer: FrameWriter::new(channel.output, Traffic::default()),

@@ -9,6 +9,42 @@ fn records(home: &Home, event: &str) -> Vec<serde_json::Value> {
     of_event.filter(|record| record["event"] == event).collect()
 }
 
+/// Whatever is wrong with an invitation, the server records that it refused it, and why. The record
+/// has no text of a malformed one: it may be a secret.
+#[test]
+fn each_refused_invitation_is_recorded_with_its_reason() {
+    let (bed, clock) = Bed::timed();
+    let home = &bed.server.state().home;
+    let invite = || {
+        let address: Address = "onefold://host/web".parse().unwrap();
+        let invited = home.invite(address, "write".parse().unwrap(), None).unwrap();
+        invited.invitation.code
+    };
+    let (used, old) = (invite(), invite());
+    let id = |code: &str| code.split_once('_').unwrap().0.to_owned();
+    home.join(&used, "test", "there").unwrap();
+    let mut expected = Vec::new();
+    let mut refused = |code: &str, about: &str, reason: &str| {
+        clock.advance(Duration::from_secs(2));
+        assert!(home.join(code, "test", "there").is_err());
+        expected.push((about.to_owned(), reason.to_owned()));
+        let all = records(home, "refused invitation");
+        let text = |record: &serde_json::Value, field| record[field].as_str().unwrap().to_owned();
+        let told: Vec<_> = { all.iter() }
+            .map(|record| (text(record, "about"), text(record, "reason")))
+            .collect();
+        assert_eq!(told, expected);
+        assert_eq!(all.last().unwrap()["from"], "there");
+    };
+    refused("secret", "", "malformed");
+    refused("../x_secret", "", "malformed");
+    refused("0123456789abcdef_secret", "0123456789abcdef", "unknown");
+    refused(&format!("{used}x"), &id(&used), "wrong secret");
+    refused(&used, &id(&used), "used already");
+    clock.advance(Duration::from_hours(7 * 24));
+    refused(&old, &id(&old), "too old");
+}
+
 /// Anybody who reaches the server can cause records of refusals, for years.
 #[test]
 fn old_refusals_go_and_other_events_stay() {

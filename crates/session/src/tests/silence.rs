@@ -15,22 +15,25 @@ use crate::{EndedBy, HeartbeatThread, Manifests, Session, SessionError, SessionT
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Called before each put and each lock.
-type BeforePut = Box<dyn Fn(&ObjectName) + Send + Sync>;
+/// Called before each put and each lock, or before each get.
+type Before = Box<dyn Fn(&ObjectName) + Send + Sync>;
 
-/// A storage that calls a function before each put and each lock, or has no locks.
+/// A storage that calls a function before each put and each lock, or before each get, or has no
+/// locks.
 pub(super) struct Wrapped {
     storage: FaultStorage,
-    before_put: BeforePut,
+    before_put: Before,
+    before_get: Before,
     has_locks: bool,
     is_far: bool,
 }
 
 impl Wrapped {
-    pub(super) fn new(storage: FaultStorage, before_put: BeforePut) -> Self {
+    pub(super) fn new(storage: FaultStorage, before_put: Before) -> Self {
         Self {
             storage,
             before_put,
+            before_get: Box::new(|_| ()),
             has_locks: true,
             is_far: false,
         }
@@ -40,16 +43,25 @@ impl Wrapped {
         Self {
             storage,
             before_put: Box::new(|_| ()),
+            before_get: Box::new(|_| ()),
             has_locks: false,
             is_far: false,
         }
     }
 
     /// An object store with locks of this machine beside it.
-    pub(super) fn far_with_locks(storage: FaultStorage, before_put: BeforePut) -> Self {
+    pub(super) fn far_with_locks(storage: FaultStorage, before_put: Before) -> Self {
         Self {
             is_far: true,
             ..Self::new(storage, before_put)
+        }
+    }
+
+    /// An object store whose gets are watched.
+    pub(super) fn far_read(storage: FaultStorage, before_get: Before) -> Self {
+        Self {
+            before_get,
+            ..Self::far(storage)
         }
     }
 
@@ -80,6 +92,7 @@ impl Storage for Wrapped {
         self.storage.barrier()
     }
     fn get(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError> {
+        (self.before_get)(name);
         self.storage.get(name)
     }
     fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {

@@ -12,7 +12,7 @@
 //! the backup are the same name there. For a folder that existed before, [`Seen`] records the
 //! names.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use format::listing::ListingEntry;
@@ -68,7 +68,7 @@ impl Arrival {
     /// Gives the entry a free name.
     fn name(&self, context: &Context, at: &OwnedFd, to: &[u8]) -> Result<(), Errno> {
         match self {
-            Self::Nameless(file) => link_open(context, file, at, to),
+            Self::Nameless(file) => link_open(context.superuser, file, at, to),
             Self::Aside { name, .. } => rename_to_free(at, name, to),
         }
     }
@@ -86,7 +86,8 @@ pub(super) fn open(context: &Context, at: &OwnedFd, path: &[u8], mode: Mode) -> 
         }
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let (name, file) = aside(context, |name| openat(at, name, flags, mode)).map_err(creating)?;
+    let (name, file) =
+        aside(|| context.temporary_name(), |name| openat(at, name, flags, mode)).map_err(creating)?;
     // The lock shows other restores that a process is writing the file. Without locks they do not
     // check.
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok();
@@ -97,13 +98,13 @@ pub(super) fn open(context: &Context, at: &OwnedFd, path: &[u8], mode: Mode) -> 
 }
 
 #[cfg(target_os = "linux")]
-fn open_nameless(at: &OwnedFd, mode: Mode) -> Result<OwnedFd, Errno> {
+pub(super) fn open_nameless(at: &OwnedFd, mode: Mode) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
     retry(|| openat(at, ".", flags, mode))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_nameless(_: &OwnedFd, _: Mode) -> Result<OwnedFd, Errno> {
+pub(super) fn open_nameless(_: &OwnedFd, _: Mode) -> Result<OwnedFd, Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
@@ -114,14 +115,18 @@ pub(super) fn make(
     action: Action,
     create: impl Fn(&[u8]) -> Result<(), Errno>,
 ) -> Result<Arrival, TreeError> {
-    let (name, ()) = aside(context, create).map_err(|errno| TreeError::system(path, action, errno))?;
+    let created = aside(|| context.temporary_name(), create);
+    let (name, ()) = created.map_err(|errno| TreeError::system(path, action, errno))?;
     Ok(Arrival::Aside { name, file: None })
 }
 
-/// Creates an entry under a temporary name.
-fn aside<T>(context: &Context, create: impl Fn(&[u8]) -> Result<T, Errno>) -> Result<(Vec<u8>, T), Errno> {
+/// Creates an entry under the first temporary name that is free.
+pub(super) fn aside<T>(
+    mut next_name: impl FnMut() -> Vec<u8>,
+    create: impl Fn(&[u8]) -> Result<T, Errno>,
+) -> Result<(Vec<u8>, T), Errno> {
     loop {
-        let name = context.temporary_name();
+        let name = next_name();
         match retry(|| create(&name)) {
             // A killed process with the same number has left it.
             Err(Errno::EXIST) => {}
@@ -130,8 +135,10 @@ fn aside<T>(context: &Context, create: impl Fn(&[u8]) -> Result<T, Errno>) -> Re
     }
 }
 
-fn link_open(context: &Context, file: &OwnedFd, at: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
-    if context.superuser {
+/// Gives an open file without a name a free one.
+pub(super) fn link_open(superuser: bool, file: impl AsFd, at: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    let file = file.as_fd();
+    if superuser {
         match retry(|| linkat(file, "", at, name, AtFlags::EMPTY_PATH)) {
             // The process may lack the capability for this call.
             Err(Errno::NOENT | Errno::PERM) => {}
@@ -142,7 +149,8 @@ fn link_open(context: &Context, file: &OwnedFd, at: &OwnedFd, name: &[u8]) -> Re
     retry(|| linkat(CWD, &*path, at, name, AtFlags::SYMLINK_FOLLOW))
 }
 
-fn rename_to_free(at: &OwnedFd, from: &[u8], to: &[u8]) -> Result<(), Errno> {
+/// Renames an entry, unless the new name is taken.
+pub(super) fn rename_to_free(at: &OwnedFd, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     match retry(|| renameat_with(at, from, at, to, RenameFlags::NOREPLACE)) {
         // The file system lacks this call, so the restore has to look first.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
@@ -286,7 +294,10 @@ fn replace(
         Arrival::Aside { name: from, .. } => retry(|| renameat(at, &from[..], at, name)).map_err(replacing),
         Arrival::Nameless(file) => {
             flock(file, FlockOperation::NonBlockingLockExclusive).ok();
-            let linked = aside(context, |temporary| link_open(context, file, at, temporary));
+            let linked = aside(
+                || context.temporary_name(),
+                |temporary| link_open(context.superuser, file, at, temporary),
+            );
             let (temporary, ()) = linked.map_err(naming)?;
             let renamed = retry(|| renameat(at, &temporary[..], at, name));
             if renamed.is_err() {

@@ -34,6 +34,8 @@ use crate::{Action, TreeError};
 
 /// A mode that only the owner may use, and that nobody gives to a folder.
 const UNFINISHED: u32 = 0o1700;
+/// A folder takes the set-group-id bit over from the folder that it is made in.
+const INHERITED: u32 = 0o2000;
 
 /// A folder in the target.
 #[derive(Debug)]
@@ -296,7 +298,8 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
     if is_there {
         leftovers::remove(&descriptor);
     }
-    let is_unfinished = now.mode == UNFINISHED && now.uid == rustix::process::geteuid().as_raw();
+    let mode = now.mode & !INHERITED;
+    let is_unfinished = mode == UNFINISHED && now.uid == rustix::process::geteuid().as_raw();
     let is_kept = is_there
         && !is_unfinished
         && (!level.is_asked || matches!(context.overwrite, Overwrite::IfNewer | Overwrite::Never));

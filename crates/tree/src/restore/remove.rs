@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, FileType, fstat, unlinkat};
 use rustix::io::Errno;
@@ -24,6 +25,7 @@ pub(super) struct Remover<'a> {
     pub(super) removes: bool,
     spared: &'a HashSet<FolderId>,
     excludes: &'a Excludes,
+    cancel: Option<&'a AtomicBool>,
     names: NameReader,
     /// How many entries were removed, with those below folders.
     pub(super) found: u64,
@@ -69,12 +71,23 @@ impl<'a> Remover<'a> {
     pub(super) fn new(removes: bool, spared: &'a HashSet<FolderId>, excludes: &'a Excludes) -> Self {
         Self {
             removes,
+            cancel: None,
             spared,
             excludes,
             names: NameReader::new(),
             found: 0,
             faults: Vec::new(),
         }
+    }
+
+    /// Removes nothing more once this is set. What it then leaves is no fault.
+    pub(super) fn with_cancel(mut self, cancel: &'a AtomicBool) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
     }
 
     pub(super) fn names_in(&mut self, folder: &Arc<Folder>) -> Result<Vec<Vec<u8>>, Errno> {
@@ -170,7 +183,7 @@ impl<'a> Remover<'a> {
         path: &[u8],
         bounds: Bounds,
     ) -> Result<Met, Errno> {
-        if self.excludes.excludes(path) {
+        if self.is_cancelled() || self.excludes.excludes(path) {
             return Ok(Met::Stays);
         }
         let at = parent.descriptor()?;

@@ -18,6 +18,7 @@ use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use format::listing::{Content, EntryKind, ListingEntry};
 use rustix::fs::{AtFlags, fstat, statat};
@@ -76,11 +77,13 @@ struct Level {
 }
 
 impl<'a> Surplus<'a> {
-    /// Begins at a target folder. A target that does not exist has no entries.
+    /// Begins at a target folder. A target that does not exist has no entries. Once `cancel` is
+    /// set, nothing more is removed.
     pub fn new(
         target: &Path,
         options: &'a RestoreOptions,
         removes: bool,
+        cancel: &'a AtomicBool,
         observer: &'a mut SurplusObserver<'a>,
     ) -> Self {
         let top = Folder::top(target.as_os_str().as_bytes()).ok();
@@ -102,7 +105,7 @@ impl<'a> Surplus<'a> {
             mounts: Vec::new(),
             filter: Filter::new(options),
             options,
-            remover: Remover::new(removes, &options.spared, &options.excludes),
+            remover: Remover::new(removes, &options.spared, &options.excludes).with_cancel(cancel),
             observer,
         }
     }
@@ -219,6 +222,9 @@ impl<'a> Surplus<'a> {
         else {
             return;
         };
+        if self.remover.is_cancelled() {
+            return;
+        }
         if let Err(errno) = self.look_through(&folder, &path, &kept) {
             self.remover
                 .faults

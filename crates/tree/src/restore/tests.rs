@@ -520,7 +520,19 @@ fn a_folders_metadata_waits_for_the_last_file_in_it() {
 
 #[test]
 fn a_restore_that_is_broken_off_leaves_its_incomplete_folders_to_the_next() {
+    broken_off_and_again(0o755, 0o1700);
+}
+
+/// The system gives new folders the bit, too.
+#[cfg(target_os = "linux")]
+#[test]
+fn incomplete_folders_are_recognised_in_a_set_group_id_folder() {
+    broken_off_and_again(0o2755, 0o3700);
+}
+
+fn broken_off_and_again(target: u32, unfinished: u32) {
     let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(target)).unwrap();
     let listed = |path: &str| ListingEntry {
         mode: 0o555,
         ..entry(path, EntryKind::Folder)
@@ -535,7 +547,7 @@ fn a_restore_that_is_broken_off_leaves_its_incomplete_folders_to_the_next() {
     broken_off.place(&listed("/c")).unwrap();
     drop(broken_off);
     drop(late);
-    assert_eq!([mode("a"), mode("b"), mode("c")], [0o555, 0o1700, 0o1700]);
+    assert_eq!([mode("a"), mode("b"), mode("c")], [0o555, unfinished, unfinished]);
     let overwrite = Overwrite::Never;
     let again = [
         (listed("/a"), Vec::new()),

@@ -1,4 +1,8 @@
-//! The file of a single stream. It gets its name only when it is whole.
+//! A file that gets its name only when it is whole: that of a single stream.
+//!
+//! Until then it has no name, or a temporary one, as other restored files do ([`super::arrive`]).
+//! So several processes may write files of one name at the same time. The last to end wins, and
+//! each file is whole.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -7,10 +11,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
+use super::arrive::{aside, link_open, open_nameless, rename_to_free};
 use super::follow::open_way;
+use super::leftovers;
+use crate::metadata::Facts;
 use crate::retry::retry;
 use crate::{Action, TreeError};
 
@@ -20,40 +29,76 @@ pub struct WholeFile {
     file: File,
     /// Others may move what is on the way there meanwhile.
     folder: OwnedFd,
-    partial: OsString,
     name: OsString,
-    is_named: bool,
+    /// `None`: the file has no name, and disappears by itself.
+    temporary: Option<Vec<u8>>,
 }
 
 impl WholeFile {
     /// Makes the file of this relative path below the target, and missing folders on the way. It
-    /// follows links in the target as [`crate::Restorer`] does above the requested paths.
+    /// follows links in the target as [`crate::Restorer`] does above the requested paths. Only the
+    /// owner may read the file.
     ///
     /// # Errors
     /// If something on the way is no folder, or a link that the restore does not follow. Of the
     /// system.
     pub fn create(target: &Path, relative: &Path) -> Result<Self, TreeError> {
-        let shown = target.join(relative);
-        let failed = |action| move |errno| TreeError::system(shown.as_os_str().as_bytes(), action, errno);
         std::fs::create_dir_all(target)
             .map_err(|error| TreeError::of_io(target.as_os_str().as_bytes(), Action::Create, &error))?;
         let folder = open_way(target, relative)?;
-        let name = relative.file_name().unwrap_or_default().to_owned();
-        let mut partial = name.clone();
-        partial.push(".onefold-partial");
-        match retry(|| unlinkat(&folder, &partial, AtFlags::empty())) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(failed(Action::Replace)(errno)),
-        }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = retry(|| openat(&folder, &partial, flags, Mode::RUSR | Mode::WUSR));
+        Self::open(folder, &target.join(relative), Mode::RUSR | Mode::WUSR)
+    }
+
+    /// Makes the file of this path, in a folder that exists. It follows links to the folder as the
+    /// system does. The file's mode is that of any new file.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub fn create_at(path: &Path) -> Result<Self, TreeError> {
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = retry(|| openat(CWD, folder, flags, Mode::empty()))
+            .map_err(|errno| TreeError::system(folder.as_os_str().as_bytes(), Action::Open, errno))?;
+        let all = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+        Self::open(folder, path, all)
+    }
+
+    fn open(folder: OwnedFd, path: &Path, mode: Mode) -> Result<Self, TreeError> {
+        let failed = |errno| TreeError::system(path.as_os_str().as_bytes(), Action::Create, errno);
+        let Some(name) = path.file_name() else {
+            return Err(failed(Errno::ISDIR));
+        };
+        leftovers::remove(&folder);
+        let (temporary, file) = match Self::nameless(&folder, mode) {
+            Ok(file) => (None, file),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
+                let flags =
+                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let made = aside(temporary_names(), |name| openat(&folder, name, flags, mode));
+                let (name, file) = made.map_err(failed)?;
+                // The lock shows other restores that a process is writing the file.
+                flock(&file, FlockOperation::NonBlockingLockExclusive).ok();
+                (Some(name), file)
+            }
+            Err(errno) => return Err(failed(errno)),
+        };
         Ok(Self {
-            file: file.map_err(failed(Action::Create))?.into(),
+            file: file.into(),
             folder,
-            partial,
-            name,
-            is_named: false,
+            name: name.to_owned(),
+            temporary,
         })
+    }
+
+    fn nameless(folder: &OwnedFd, mode: Mode) -> Result<OwnedFd, Errno> {
+        // The file gets its name by its path there.
+        if !Path::new("/proc/self/fd").exists() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        open_nameless(folder, mode)
     }
 
     /// The file, open for writing.
@@ -68,17 +113,126 @@ impl WholeFile {
     /// Of the system.
     pub fn finish(mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)?;
-        renameat(&self.folder, &self.partial, &self.folder, &self.name)?;
-        self.is_named = true;
+        if self.temporary.is_none() {
+            let superuser = rustix::process::geteuid().is_root();
+            let link = |name: &[u8]| link_open(superuser, &self.file, &self.folder, name);
+            flock(&self.file, FlockOperation::NonBlockingLockExclusive).ok();
+            self.temporary = Some(aside(temporary_names(), link)?.0);
+        }
+        if let Some(temporary) = &self.temporary {
+            retry(|| renameat(&self.folder, &temporary[..], &self.folder, &self.name))?;
+        }
+        self.temporary = None;
         Ok(())
+    }
+
+    /// As [`Self::finish`], unless there is an entry of that name by now.
+    ///
+    /// # Errors
+    /// `AlreadyExists`. Of the system.
+    pub fn finish_if_free(mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)?;
+        let name = self.name.as_bytes();
+        match &self.temporary {
+            None => link_open(
+                rustix::process::geteuid().is_root(),
+                &self.file,
+                &self.folder,
+                name,
+            )?,
+            Some(temporary) => rename_to_free(&self.folder, temporary, name)?,
+        }
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+/// The temporary names of this process, one after the other.
+fn temporary_names() -> impl FnMut() -> Vec<u8> {
+    let mut number = 0;
+    move || {
+        number += 1;
+        leftovers::name(std::process::id(), number - 1)
     }
 }
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        if !self.is_named {
-            // If it cannot be removed, its name shows that it is partial.
-            unlinkat(&self.folder, &self.partial, AtFlags::empty()).ok();
+        let Some(temporary) = &self.temporary else { return };
+        let found = statat(&self.folder, &temporary[..], AtFlags::SYMLINK_NOFOLLOW);
+        let identity = |stat| {
+            let facts = Facts::of(&stat);
+            (facts.device, facts.inode)
+        };
+        if let (Ok(found), Ok(own)) = (found, fstat(&self.file))
+            && identity(found) == identity(own)
+        {
+            // If it cannot be removed, the next restore to the folder removes it.
+            unlinkat(&self.folder, &temporary[..], AtFlags::empty()).ok();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<OsString> {
+        let found = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> = found.map(|one| one.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn each_of_several_writers_of_one_name_gives_it_a_whole_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = |text: &str| {
+            let file = WholeFile::create(dir.path(), Path::new("sub/name")).unwrap();
+            file.file().write_all(text.as_bytes()).unwrap();
+            file
+        };
+        let folder = dir.path().join("sub");
+        let read = || fs::read_to_string(folder.join("name")).unwrap();
+        let (first, second, third) = (made("first"), made("second, longer"), made("third"));
+        first.finish(5).unwrap();
+        assert_eq!(read(), "first");
+        drop(third);
+        assert_eq!(read(), "first");
+        let late = made("late");
+        let taken = late.finish_if_free(4).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        second.finish(14).unwrap();
+        assert_eq!(read(), "second, longer");
+        assert_eq!(names(&folder), ["name"]);
+        fs::remove_file(folder.join("name")).unwrap();
+        made("free").finish_if_free(6).unwrap();
+        assert_eq!(read(), "free\0\0");
+        assert_eq!(names(&folder), ["name"]);
+    }
+
+    /// As where files without a name are not possible.
+    #[test]
+    fn a_temporary_name_is_removed_unless_another_file_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = WholeFile::create_at(&dir.path().join("name")).unwrap();
+        let temporary = |file: &mut WholeFile| {
+            let name = leftovers::name(std::process::id(), 7);
+            link_open(true, file.file(), &file.folder, &name).unwrap();
+            file.temporary = Some(name);
+        };
+        temporary(&mut file);
+        drop(file);
+        assert!(names(dir.path()).is_empty());
+        let mut file = WholeFile::create_at(&dir.path().join("name")).unwrap();
+        temporary(&mut file);
+        fs::remove_file(dir.path().join(&names(dir.path())[0])).unwrap();
+        let of_other = OsString::from(String::from_utf8(file.temporary.clone().unwrap()).unwrap());
+        fs::write(dir.path().join(&of_other), "of another").unwrap();
+        drop(file);
+        assert_eq!(names(dir.path()), [of_other]);
     }
 }

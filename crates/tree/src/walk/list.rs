@@ -194,15 +194,20 @@ impl Lister {
         if follows && !is_folder {
             return Err(TreeError::NotAFolder { path });
         }
-        if is_folder
-            && options.leave_out.contains(&FolderId {
-                device: facts.device,
-                inode: facts.inode,
-            })
-        {
+        let id = FolderId {
+            device: facts.device,
+            inode: facts.inode,
+        };
+        let is_left_out = is_folder && options.leave_out.contains(&id);
+        if is_left_out && is_root {
+            return Err(TreeError::IsStore { path });
+        }
+        if is_left_out && !on_the_way {
             return Ok(());
         }
-        if is_root {
+        if is_left_out {
+            inside = None;
+        } else if is_root {
             inside = Some(self.mount_of(&place, &facts));
         } else if ignored::leave_out(ignored.as_ref(), &path, is_folder) {
             if !on_the_way {

@@ -257,6 +257,27 @@ fn markers_sizes_and_folders_are_left_out() {
 }
 
 #[test]
+fn a_path_in_the_folder_of_the_store_is_walked_and_the_store_itself_is_an_error() {
+    let dir = tree(&["disk/containers/x", "disk/photos/y"]);
+    let walk = |roots: &[&str]| {
+        let walk = Walk::new(WalkOptions {
+            roots: Roots::new(dir.path(), roots),
+            leave_out: [FolderId::of(&dir.path().join("disk")).unwrap()].into(),
+            ..options(dir.path())
+        });
+        let (found, faults): (Vec<_>, Vec<_>) = walk.partition(Result::is_ok);
+        let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
+        let faults: Vec<_> = faults.into_iter().filter_map(Result::err).collect();
+        (names(dir.path(), &found), faults)
+    };
+    let (found, faults) = walk(&["disk/photos"]);
+    assert_eq!(found, ["/disk", "/disk/photos", "/disk/photos/y"]);
+    assert!(faults.is_empty(), "{faults:?}");
+    let (_, faults) = walk(&["disk"]);
+    assert!(matches!(faults[..], [TreeError::IsStore { .. }]), "{faults:?}");
+}
+
+#[test]
 fn another_file_system_is_recorded_but_not_entered() {
     let (outer, inner) = (Path::new("/dev"), Path::new("/dev/shm"));
     let device = |p| fs::metadata(p).map(|m| m.dev()).ok();

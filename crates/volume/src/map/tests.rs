@@ -104,3 +104,25 @@ fn numbers_are_those_of_stored_and_cached_pages_in_order() {
         }
     }
 }
+
+/// A page may become stored and leave the cache while somebody asks for the numbers.
+#[test]
+fn a_page_that_leaves_the_cache_meanwhile_is_among_the_numbers() {
+    // Of the last shard.
+    const NUMBER: u64 = SHARDS as u64 - 1;
+    let (device, mut upper) = stored(&[NUMBER]);
+    let reference = upper.second.get_mut(&0).expect("stored").get(SHARDS - 1);
+    let map = Map::new(device, UpperPages::default(), 1 << 20);
+    map.leaf_or_new(NUMBER).expect("made");
+    std::thread::scope(|scope| {
+        let mut shard = map.shard(NUMBER);
+        let numbers = scope.spawn(|| map.numbers(0, 1000, 10));
+        // It waits for the shard, and has looked at all that comes before.
+        env::Clock::sleep(&env::SystemClock, std::time::Duration::from_millis(200));
+        let mut upper = map.upper_mut();
+        upper.second.entry(0).or_default().set(SHARDS - 1, reference);
+        shard.clear();
+        drop((upper, shard));
+        assert_eq!(numbers.join().expect("no panic"), [NUMBER]);
+    });
+}

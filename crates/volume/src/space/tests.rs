@@ -243,3 +243,187 @@ fn a_log_that_has_turned_round_is_replayed_from_a_file() {
         }
     }
 }
+
+#[test]
+fn pages_that_writes_and_the_finder_are_about_to_change_count_for_the_next_checkpoint() {
+    let world = World::new();
+    let volume = &world.volume;
+    let reserve = || volume.core().reserve();
+    let before = reserve();
+    let runs = volume.allocate(1, Purpose::First).expect("there is room");
+    assert_eq!(reserve(), before + PAGE_BLOCKS);
+    volume.give_up(&runs);
+    assert_eq!(reserve(), before);
+    world.write_one(OTHERS);
+    assert_eq!(volume.core().reserved_pages, 0);
+    volume.checkpoint().expect("a checkpoint");
+    // The blocks of four pages, and of the one that was written last.
+    let before = reserve();
+    world.lose_answers();
+    let found = volume.find(0, true, &mut |_| true);
+    assert!(matches!(found, Err(VolumeError::Index(_))), "{found:?}");
+    assert_eq!(reserve(), before + 5 * PAGE_BLOCKS);
+    assert!(volume.core().dirty.is_empty());
+    volume.collect(&mut |_| true).expect("answers");
+    let core = volume.core();
+    assert_eq!((core.batch_pages, core.dirty.len()), (0, 5));
+}
+
+/// Fills the pool with overwrites of shared blocks.
+fn overwrite_until_full(world: &World) -> u64 {
+    let volume = &world.volume;
+    volume.find(0, true, &mut |_| true).expect("registered");
+    volume.checkpoint().expect("a checkpoint");
+    // Nothing comes back from the collector.
+    world.pool.shared.set_unread();
+    for lba in 0..WRITTEN {
+        match volume.write(lba * BLOCK as u64, &content(20_000 + lba), false) {
+            Ok(()) => {}
+            Err(VolumeError::NoSpace) => return lba,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("it is never full");
+}
+
+#[test]
+fn a_pool_that_overwrites_filled_takes_trims() {
+    let world = World::new();
+    let written = overwrite_until_full(&world);
+    assert!(written > 100, "{written}");
+    let volume = &world.volume;
+    let cut = volume.write_zeroes(0, 512 * BLOCK as u64, true);
+    cut.expect("blocks were kept for it");
+    volume
+        .resize(1024 * BLOCK as u64)
+        .expect("blocks were kept for it");
+}
+
+#[test]
+fn a_trim_in_a_full_pool_takes_blocks_of_other_volumes_or_of_the_collector() {
+    for has_giver in [true, false] {
+        let world = World::new();
+        let volume = &world.volume;
+        volume.find(0, true, &mut |_| true).expect("registered");
+        volume
+            .trim(0, 100 * BLOCK as u64, true)
+            .expect("there are blocks");
+        volume.checkpoint().expect("a checkpoint");
+        let _other = has_giver.then(|| {
+            world.pool.shared.set_unread();
+            let others = world
+                .pool
+                .shared
+                .table()
+                .granted(VolumeId::new(99).expect("small"));
+            let mut table = world.pool.shared.table();
+            let device = &*world.pool.shared.device;
+            table.release(device, &others).expect("released");
+            drop(table);
+            let settings = VolumeSettings::default();
+            let other = world.pool.create_volume("b", 1 << 20, settings);
+            let other = other.expect("made");
+            let other_id = VolumeId::new(98).expect("small");
+            world.pool.shared.grant(other_id, 1 << 20).expect("granted");
+            other
+        });
+        let reserve = volume.core().reserve();
+        world.keep_free(reserve - 2);
+        let trimmed = volume.trim(1000 * BLOCK as u64, 100 * BLOCK as u64, true);
+        trimmed.unwrap_or_else(|error| panic!("with a giver: {has_giver}: {error}"));
+    }
+}
+
+/// The longest list of references while requests work on blocks a part at a time.
+fn longest_list(world: &World, mut request: impl FnMut(&Volume, u64)) -> usize {
+    let mut longest = 0;
+    for lba in (0..WRITTEN).step_by(50) {
+        request(&world.volume, lba);
+        longest = longest.max(world.volume.core().unreferenced.len());
+    }
+    longest
+}
+
+#[test]
+fn requests_that_drop_references_give_some_back_if_very_many_wait() {
+    const PART: usize = 50 * BLOCK;
+    let max = crate::write::REFERENCES_MAX;
+    let trim = |volume: &Volume, lba| {
+        volume
+            .trim(lba * BLOCK as u64, PART as u64, false)
+            .expect("trimmed");
+    };
+    let world = World::new();
+    world.volume.find(0, true, &mut |_| true).expect("registered");
+    let longest = longest_list(&world, trim);
+    assert!((max..=max + 50).contains(&longest), "trims: {longest}");
+    assert!(world.volume.counts().given_back > 100);
+    // If the index is away, requests go on.
+    let world = World::new();
+    world.volume.find(0, true, &mut |_| true).expect("registered");
+    (1..=100).for_each(|call| world.index.fail_apply(call, Failure::Before));
+    let applies = world.index.applies();
+    longest_list(&world, trim);
+    {
+        let core = world.volume.core();
+        assert_eq!((core.unreferenced.len() + core.in_batch) as u64, WRITTEN);
+    }
+    assert!((1..20).contains(&(world.index.applies() - applies)));
+}
+
+#[test]
+fn overwrites_that_drop_references_give_some_back_if_very_many_wait() {
+    let max = crate::write::REFERENCES_MAX;
+    let world = World::on(Arc::new(MemoryDevice::new((4 * EXTENTS) << 22)));
+    let volume = &world.volume;
+    volume.find(0, true, &mut |_| true).expect("registered");
+    // So many blocks that no overwrite needs the collector for its space.
+    let others = world
+        .pool
+        .shared
+        .table()
+        .granted(VolumeId::new(99).expect("small"));
+    let device = &*world.pool.shared.device;
+    let mut table = world.pool.shared.table();
+    table.release(device, &others).expect("released");
+    drop(table);
+    let longest = longest_list(&world, |volume, lba| {
+        let bytes: Vec<u8> = (lba..lba + 49).flat_map(|n| content(30_000 + n)).collect();
+        volume
+            .write(lba * BLOCK as u64, &bytes, false)
+            .expect("there is room");
+        let at = (lba + 49) * BLOCK as u64;
+        volume.write(at, &[9; 512], false).expect("there is room");
+    });
+    assert!((max - 50..=max + 50).contains(&longest), "{longest}");
+}
+
+#[test]
+fn the_collector_is_due_when_very_many_references_wait() {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(EXTENTS << 22));
+    let clock: Arc<dyn env::Clock> = Arc::new(env::SystemClock);
+    let index = Arc::new(FaultyIndex::new([3; 16], Arc::clone(&clock)));
+    Pool::create(&*device, &SeededEntropy::new(7), [3; 16], "").expect("made");
+    let options = PoolOptions { clock, ..options() };
+    let pool = Pool::open(device, index as _, &options).expect("opened");
+    let pool = Arc::new(pool);
+    let settings = VolumeSettings {
+        interval_s: 1 << 20,
+        ..VolumeSettings::default()
+    };
+    let volume = pool.create_volume("a", 64 << 20, settings).expect("made");
+    let bytes: Vec<u8> = (0..900).flat_map(content).collect();
+    volume.write(0, &bytes, true).expect("written");
+    volume.find(0, true, &mut |_| true).expect("registered");
+    volume.trim(0, 900 * BLOCK as u64, true).expect("trimmed");
+    assert!(volume.has_many_references());
+    let background = pool.start().expect("threads");
+    for _ in 0..500 {
+        if !volume.has_many_references() {
+            break;
+        }
+        options.clock.sleep(std::time::Duration::from_millis(20));
+    }
+    background.stop();
+    assert!(!volume.has_many_references());
+}

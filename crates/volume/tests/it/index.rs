@@ -4,7 +4,7 @@ use ddi::fault::Failure;
 use env::block::fault::PowerCut;
 use volume::{VolumeError, VolumeSettings};
 
-use crate::model::{Crash, Model};
+use crate::model::{BLOCK, Crash, Model, content};
 use crate::world::{BLOCKS, Op, Open, World, flush, write};
 
 /// Batches of every kind: six of them.
@@ -186,4 +186,119 @@ fn equal_fingerprints_of_one_batch_are_compared_too() {
     world.settle(&open, "one content");
     assert_eq!(Model::contents(&world.models).len(), 1);
     assert_eq!(world.blocks, BLOCKS);
+}
+
+/// Only a volume that the copy does not have has used the index since.
+#[test]
+fn an_old_copy_without_a_newer_volume_stops_sharing_until_a_recount() {
+    let mut world = World::new();
+    let open = world.open().unwrap();
+    let ops = [write(0, 0, 20, 10), Op::Find { volume: 0 }, flush(0), flush(0)];
+    world.run_all(&open, &ops).unwrap();
+    open.pool.close().unwrap();
+    let copy = world.after(world.machine.power_cut(PowerCut::KeepAll));
+    let made = open.pool.create_volume("c", 1 << 20, VolumeSettings::default());
+    let made = made.unwrap();
+    made.write(0, &content(10), true).unwrap();
+    made.write(BLOCK as u64, &content(900), true).unwrap();
+    made.find(0, true, &mut |_| true).unwrap();
+    drop((made, open));
+    // A removed volume is no stranger.
+    let open = world.open().unwrap();
+    assert!(open.pool.stats().unwrap().index_matches);
+    open.pool.remove_volume("c").unwrap();
+    open.pool
+        .removed()
+        .iter()
+        .for_each(|one| one.dissolve(&mut |_| true).unwrap());
+    drop(open);
+    assert!(world.open().unwrap().pool.stats().unwrap().index_matches);
+    heals(copy, "the copy has no volume c");
+}
+
+/// Volume 1 refers to a block of volume 0's batch.
+fn share(world: &mut World, open: &Open) {
+    let ops = [
+        write(1, 30, 8, 10),
+        flush(1),
+        flush(1),
+        Op::Find { volume: 1 },
+        flush(1),
+        flush(1),
+    ];
+    world.run_all(open, &ops).unwrap();
+}
+
+/// Writes over volume 0's blocks, frees what is free, and writes over all free blocks.
+fn use_all(world: &mut World, open: &Open, what: &str) {
+    let ops = [
+        write(0, 0, 8, 300),
+        flush(0),
+        flush(0),
+        Op::Cut {
+            volume: 0,
+            lba: 8,
+            count: 4,
+        },
+        flush(0),
+        flush(0),
+        write(0, 600, 300, 2000),
+        flush(0),
+    ];
+    world.run_all(open, &ops).unwrap();
+    world.compare(open, Crash::Kill, what);
+}
+
+#[test]
+fn a_block_of_a_batch_that_a_lost_index_had_is_not_written_in_place() {
+    for orphan in [false, true] {
+        let what = format!("with an orphan: {orphan}");
+        let mut world = World::new();
+        let open = world.open().unwrap();
+        world
+            .run_all(&open, &[write(0, 0, 12, 10), flush(0), flush(0)])
+            .unwrap();
+        open.pool.close().unwrap();
+        world.index.mark();
+        // The intents are durable, and the answers are in memory.
+        world.run(&open, Op::Find { volume: 0 }).unwrap();
+        share(&mut world, &open);
+        if orphan {
+            world.run_all(&open, &[write(0, 2, 1, 77)]).unwrap();
+        }
+        drop(open);
+        let mut world = world.after(world.machine.power_cut(PowerCut::DropAll));
+        world.index.lose_since_mark();
+        let open = world.open().unwrap();
+        world.compare(&open, Crash::PowerCut, &what);
+        world.write_torn(&open);
+        assert!(!open.pool.stats().unwrap().index_matches, "{what}");
+        use_all(&mut world, &open, &what);
+        drop(open);
+        heals(world, &what);
+    }
+}
+
+#[test]
+fn a_recount_keeps_blocks_of_an_open_batch_that_others_share() {
+    for orphan in [false, true] {
+        let what = format!("with an orphan: {orphan}");
+        let mut world = World::new();
+        let open = world.open().unwrap();
+        world
+            .run_all(&open, &[write(0, 0, 12, 10), flush(0), flush(0)])
+            .unwrap();
+        (1..=3).for_each(|call| world.index.fail_apply(call, Failure::After));
+        let found = world.run(&open, Op::Find { volume: 0 });
+        assert!(matches!(found, Err(VolumeError::Index(_))), "{found:?}");
+        share(&mut world, &open);
+        if orphan {
+            world
+                .run_all(&open, &[write(0, 2, 1, 77), flush(0), flush(0)])
+                .unwrap();
+        }
+        open.pool.recount(&mut |_| {}).unwrap();
+        use_all(&mut world, &open, &what);
+        world.settle(&open, &what);
+    }
 }

@@ -5,9 +5,10 @@ use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use cli_support::output::Output;
 
+use super::expand::{self, Expansion};
 use crate::args::Backup;
 
 /// The typed paths and those that the files list, and how many folders could not be read to find
@@ -88,11 +89,10 @@ fn path_of(bytes: &[u8]) -> PathBuf {
 }
 
 /// Adds the paths that a line names: those that match it as a pattern, or the path itself. Returns
-/// how many folders could not be read.
+/// how many folders and entries could not be read to find them.
 fn matches_of(line: &[u8], file: &Path, output: Output, paths: &mut Vec<PathBuf>) -> Result<usize> {
     let path = path_of(line);
-    let has_wildcards = line.iter().any(|byte| b"*?[".contains(byte));
-    if !has_wildcards || path.symlink_metadata().is_ok() {
+    if !expand::has_wildcard(line) || path.symlink_metadata().is_ok() {
         paths.push(path);
         return Ok(0);
     }
@@ -103,21 +103,20 @@ fn matches_of(line: &[u8], file: &Path, output: Output, paths: &mut Vec<PathBuf>
             path.display()
         )
     })?;
-    let found = glob::glob(text).with_context(|| format!("{}: the pattern `{text}`", shown(file)))?;
-    let (before, mut unread) = (paths.len(), 0);
-    for one in found {
-        match one {
-            Ok(one) => paths.push(keep_slash(one, line)),
-            Err(error) => {
-                output.warn(format!("warning: {}: {}", error.path().display(), error.error()))?;
-                unread += 1;
-            }
-        }
+    let Expansion { found, faults } = expand::expand(text).map_err(|why| {
+        anyhow!(
+            "{}: the pattern `{text}` cannot be understood: {why}",
+            shown(file)
+        )
+    })?;
+    for (path, error) in &faults {
+        output.warn(format!("warning: {}: {error}", path.display()))?;
     }
-    if paths.len() == before {
+    if found.is_empty() {
         output.warn(format!("warning: {}: nothing matches `{text}`", shown(file)))?;
     }
-    Ok(unread)
+    paths.extend(found.into_iter().map(|one| keep_slash(one, line)));
+    Ok(faults.len())
 }
 
 /// A `/` at the end of a pattern follows links, as one at the end of a path does.
