@@ -22,7 +22,7 @@ use crate::state::State;
 
 /// Bytes of a call, at most. The longest ones name backups: some 9 bytes each, and all backups of
 /// the namespace for their layouts, as [`crate::connection`] reads at most 262,144 at once.
-const CALL_BYTES_MAX: usize = 5 << 20;
+const CALL_BYTES_MAX: usize = 4 << 20;
 
 /// How often the client learns how far the operation is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);

@@ -57,6 +57,27 @@ fn long_operations_have_few_places() {
     assert_eq!(memory.of_bodies(), 0);
 }
 
+/// The rate of the namespace delays the answer, as a client does that does not read.
+#[test]
+fn an_answer_that_waits_has_no_place() {
+    let bed = Bed::new();
+    let id = honest(&mut bed.client("web", "write"));
+    let change = |limits: crate::Limits| crate::Limits {
+        rate_bytes: Some(50),
+        ..limits
+    };
+    bed.home().change_limits("web", change).unwrap();
+    let mut client = bed.client("web", "list");
+    let body = serde_json::to_vec(&Call::Layouts(vec![id])).unwrap();
+    let number = client.send(request::CALL, &body);
+    SystemClock.sleep(Duration::from_millis(700));
+    let memory = &bed.server.state().memory;
+    let places = ["one", "other"].map(|owner| memory.call(owner, Work::Long, 1 << 20));
+    assert!(places.iter().all(Result::is_ok));
+    let (kind, answered, _) = client.next().expect("an answer");
+    assert_eq!((kind, answered), (reply::ANSWER, number));
+}
+
 #[test]
 fn short_operations_have_places_too() {
     let bed = Bed::new();
