@@ -46,7 +46,7 @@ pub(crate) fn run(
         let monitor = &monitor;
         let running = scope.spawn(move || {
             let _ended = ended;
-            // Not until the client has read the answer.
+            // The place is free before the client has read the answer.
             let _place = place;
             call.run(&user.store, &user.scope(), monitor)
         });

@@ -353,25 +353,36 @@ fn begun<'a>(
 
 /// A backup is told before it reads anything.
 #[test]
-fn a_backup_with_too_many_names_or_tags_does_not_begin() {
+fn a_backup_with_too_many_tags_does_not_begin() {
+    let bed = Bed::new();
+    let words = |count: usize| (0..count).map(|word| word.to_string()).collect::<Vec<_>>();
+    let tagged = |count| BackupOptions::default().tags(words(count));
+    let path = vec![b"/one".to_vec()];
+    let error = begun(&bed.store, &tagged(1001), path.clone()).err().unwrap();
+    assert!(error.to_string().contains("1001 tags"), "{error}");
+    begun(&bed.store, &tagged(1000), path).unwrap();
+    assert_eq!(bed.there(), []);
+}
+
+/// Only a server has lists that others wait for.
+#[test]
+fn paths_have_a_limit_on_a_server_alone() {
     let bed = Bed::new();
     let path = |number: usize| format!("/{number:065534}").into_bytes();
-    let plain = BackupOptions::default();
-    let error = begun(&bed.store, &plain, (0..17).map(path).collect())
-        .err()
-        .unwrap();
-    let told = error.to_string();
+    let paths = |count| (0..count).map(path).collect::<Vec<_>>();
+    let options = BackupOptions::default();
+    begun(&bed.store, &options, paths(129)).unwrap();
+    let within = |paths| {
+        let host = b"host".to_vec();
+        let name = SeriesName { host, paths };
+        Beginning::new(&options, name, Vec::new()).ensure_within_limits()
+    };
+    within(paths(127)).unwrap();
+    let told = within(paths(129)).unwrap_err().to_string();
     assert!(
-        told.contains("17 paths") && told.contains("folders that contain them"),
+        told.contains("129 paths") && told.contains("folders that contain them"),
         "{told}"
     );
-    let words = |count: usize| (0..count).map(|word| word.to_string()).collect::<Vec<_>>();
-    let tagged = BackupOptions::default().tags(words(1001));
-    let error = begun(&bed.store, &tagged, vec![path(0)]).err().unwrap();
-    assert!(error.to_string().contains("1001 tags"), "{error}");
-    let tagged = BackupOptions::default().tags(words(1000));
-    begun(&bed.store, &tagged, (0..15).map(path).collect()).unwrap();
-    assert_eq!(bed.there(), []);
 }
 
 #[test]
