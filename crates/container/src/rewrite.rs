@@ -16,21 +16,25 @@ impl Containers {
     /// cannot be read. Caches nothing.
     ///
     /// # Errors
-    /// `Vanished` if no copy of the generation exists; else the error of its main copy.
+    /// `Vanished` if no copy of the generation exists; else the error of its main copy, or of the
+    /// mirror copy if that one is left.
     pub fn generation(
         &self,
         container: ContainerId,
         generation: Generation,
     ) -> Result<CatalogView, ContainerError> {
-        let error = match self.load_copy(Identity::main(container, generation)) {
+        let mut error = match self.load_copy(Identity::main(container, generation)) {
             Ok(contents) => return Ok(CatalogView::of(contents)),
             Err(error) => error,
         };
         if (is_absent(&error) || error.is_damage())
             && let Some(mirror) = Identity::mirror(container, generation)
-            && let Ok(contents) = self.load_copy(mirror)
         {
-            return Ok(CatalogView::of(contents));
+            match self.load_copy(mirror) {
+                Ok(contents) => return Ok(CatalogView::of(contents)),
+                Err(of_mirror) if is_absent(&error) => error = of_mirror,
+                Err(_) => {}
+            }
         }
         Err(if is_absent(&error) {
             ContainerError::Vanished {

@@ -362,7 +362,10 @@ impl DecideStage {
     /// If a checkpoint was requested, sends everything found before ahead of the request.
     fn let_collect(&mut self) -> Result<(), Halt> {
         if self.session.take_collection_request() {
-            self.outlet.flush(None)?;
+            // After the last verdict nobody takes more. Then each region was asked for before.
+            if self.open > 0 {
+                self.outlet.flush(None)?;
+            }
             let wanted = self.dedup.new_chunks();
             self.outlet.to_pack.send(ToPack::Answer(wanted))?;
         }

@@ -3,9 +3,7 @@
 //! A frame is written to the recording before it is passed on. So a frame that answers another one
 //! is behind it in the file. Each connection has two threads, one for each direction.
 
-use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use env::{Clock, SystemClock};
+use env::{Clock, SystemClock, socket};
 use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportError};
 use wire::{FRAME_BYTES_MAX, Head};
 
@@ -48,11 +46,7 @@ pub fn record<W: Write + Send>(
     is_over: &AtomicBool,
 ) -> Result<Recorded, LabError> {
     let failed = |source| LabError::io(&listen.display().to_string(), source);
-    let socket = UnixListener::bind(listen).map_err(failed)?;
-    let listening = || -> io::Result<()> {
-        fs::set_permissions(listen, fs::Permissions::from_mode(0o600))?;
-        socket.set_nonblocking(true)
-    };
+    let (socket, file) = socket::listen(listen, 0o600).map_err(|error| failed(error.into()))?;
     let relay = Relay {
         state: Mutex::new(State {
             writer,
@@ -61,11 +55,12 @@ pub fn record<W: Write + Send>(
         }),
         open: AtomicUsize::new(0),
     };
-    let served = listening()
+    let served = socket
+        .set_nonblocking(true)
         .map_err(failed)
         .and_then(|()| relay.serve(&socket, to, is_over));
     // The socket is of no use without the relay.
-    drop(fs::remove_file(listen));
+    file.remove();
     let (connections, cut) = served?;
     let state = relay.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = state.failed {

@@ -159,6 +159,17 @@ fn what_was_removed_is_not_referred_to() {
     }
 }
 
+/// A client that has all verdicts takes no more of them, and may not commit for long.
+#[test]
+fn a_backup_answers_the_reclaimer_after_its_last_verdict() {
+    let forgotten = Forgotten::new();
+    let (mut client, _) = forgotten.liar();
+    client.submit(vec![end()]);
+    client.verdicts_until(|verdict| *verdict == Verdict::Done);
+    forgotten.prune();
+    client.ask(request::COMMIT, &about()).unwrap();
+}
+
 /// The reclaimer has announced what it will remove, and waits for another session's answer.
 #[test]
 fn what_may_be_removed_is_stored_again() {
