@@ -377,6 +377,7 @@ impl Planning<'_, '_> {
     /// Adds the containers of sessions that others ended. Such a session may have put containers
     /// since, so every run looks at them.
     fn ended_by_others(&mut self) -> Result<()> {
+        let mut sessions = BTreeSet::new();
         for entry in &self.list.entries {
             let is_over = match entry.ended_by() {
                 Some(EndedBy::Expired { .. }) => true,
@@ -384,15 +385,13 @@ impl Planning<'_, '_> {
                 _ => false,
             };
             if is_over {
-                self.swept
-                    .extend(sweep::listed(self.context.containers, entry.session())?);
+                sessions.insert(entry.session());
             }
         }
         let ended = self.before.ended;
-        for session in ended.first.iter().chain(&ended.by_epoch) {
-            self.swept
-                .extend(sweep::listed(self.context.containers, *session)?);
-        }
+        sessions.extend(ended.first.iter().chain(&ended.by_epoch));
+        self.swept
+            .extend(sweep::listed_of(self.context.containers, &sessions)?);
         Ok(())
     }
 

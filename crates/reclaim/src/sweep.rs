@@ -33,6 +33,9 @@ pub(crate) const KINDS: [ContainerKind; 5] = [
 /// Catalogs of a far storage are loaded in batches of so many, a batch side by side.
 const CATALOGS_A_BATCH: usize = 32;
 
+/// The folders of so many sessions are listed without a look whether they exist.
+const FEW_SESSIONS: usize = 4;
+
 /// Whether containers of this kind hold nodes.
 pub(crate) fn holds_nodes(kind: ContainerKind) -> bool {
     matches!(kind, ContainerKind::Recipe | ContainerKind::Small)
@@ -102,6 +105,27 @@ pub(crate) fn listed(containers: &Containers, session: SessionId) -> Result<Vec<
     let known = found.iter().copied().collect();
     found.extend(without_main(containers, mirrors, &known)?);
     Ok(found)
+}
+
+/// The containers of many sessions, by [`listed`]. Usually nearly none has any, and a listing of
+/// sub-folders tells which ones have.
+pub(crate) fn listed_of(containers: &Containers, sessions: &BTreeSet<SessionId>) -> Result<Vec<ContainerId>> {
+    let storage = &*containers.env().storage;
+    let mut sessions: Vec<SessionId> = sessions.iter().copied().collect();
+    if sessions.len() > FEW_SESSIONS {
+        let folders = KINDS.map(ContainerKind::folder).into_iter();
+        let folders: Vec<&str> = folders.chain([names::MIRROR_FOLDER]).collect();
+        let with = object::several(storage.is_far(), folders.len(), |at| {
+            storage.list_folders(folders[at])
+        })?;
+        let with = with.iter().flatten();
+        let with: HashSet<SessionId> = with.filter_map(|name| names::parse_session(name)).collect();
+        sessions.retain(|session| with.contains(session));
+    }
+    let found = object::several(storage.is_far(), sessions.len(), |at| {
+        listed(containers, sessions[at])
+    })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 fn mirrors(containers: &Containers, folder: &str) -> Result<Vec<MirrorName>> {

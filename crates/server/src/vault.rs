@@ -43,8 +43,8 @@ impl Vault {
 pub(crate) struct Upload {
     vault: Arc<Vault>,
     pub(crate) name: ObjectName,
-    pub(crate) parts: Vec<Vec<u8>>,
-    pub(crate) bytes: u64,
+    /// They are not kept apart: a client may send an object byte by byte.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Upload {
@@ -52,13 +52,12 @@ impl Upload {
         Self {
             vault: Arc::clone(vault),
             name: name.clone(),
-            parts: Vec::new(),
-            bytes: 0,
+            bytes: Vec::new(),
         }
     }
 
     /// Adds a part. Memory for parts of all clients of a vault is bounded.
-    pub(crate) fn push(&mut self, part: Vec<u8>) -> Result<(), Refusal> {
+    pub(crate) fn push(&mut self, part: &[u8]) -> Result<(), Refusal> {
         let len = part.len() as u64;
         let partial = &self.vault.partial_bytes;
         if partial.fetch_add(len, Ordering::AcqRel) + len > OBJECT_BYTES_MAX {
@@ -66,15 +65,15 @@ impl Upload {
             let busy = "too many large objects arrive at the same time; try again later";
             return Err(Refusal::new(RefusalKind::Busy, busy));
         }
-        self.bytes += len;
-        self.parts.push(part);
+        self.bytes.extend_from_slice(part);
         Ok(())
     }
 }
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        self.vault.partial_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        let len = self.bytes.len() as u64;
+        self.vault.partial_bytes.fetch_sub(len, Ordering::AcqRel);
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! | object | create | delete |
 //! |---|---|---|
-//! | `sessions/<n>/claim` | `write` or `read` | the session's own token |
+//! | `sessions/<n>/claim` | `write` or `read` | the session's own token, unless n is the highest |
 //! | `sessions/<n>/heartbeat`, `checkpoint` | the session's own token | the session's own token |
 //! | `sessions/<n>/committed` | the session's own token | |
 //! | generation 0 of `data`, `recipe`, `catalog`, `small`, `mirror` of session n | `write` and own | |

@@ -16,7 +16,7 @@ use wire::{LISTED_MAX, OBJECT_BYTES_MAX, PutPart, Refusal, RefusalKind, StorageR
 
 use crate::error::ServerError;
 use crate::peer::{Message, Peer, Token, failed, not_allowed};
-use crate::rights::Rights;
+use crate::rights::{Right, Rights};
 use crate::shares::{Answer, Shares};
 use crate::state::State;
 use crate::vault::{Upload, Vault, refusal};
@@ -170,11 +170,12 @@ impl<'a> VaultUser<'a> {
         let upload = self.uploads.remove(&number);
         let mut upload = upload.unwrap_or_else(|| Upload::new(&self.vault, &name));
         // A part may have been refused before.
-        if upload.name != name || upload.bytes != offset {
+        let before = upload.bytes.len() as u64;
+        if upload.name != name || before != offset {
             let why = "a part of an object is missing";
             return Err(Refusal::new(RefusalKind::Malformed, why));
         }
-        if upload.bytes + bytes.len() as u64 > OBJECT_BYTES_MAX {
+        if before + bytes.len() as u64 > OBJECT_BYTES_MAX {
             let why = format!("{name}: an object of a vault has at most {OBJECT_BYTES_MAX} bytes");
             return Err(failed(why));
         }
@@ -183,14 +184,14 @@ impl<'a> VaultUser<'a> {
                 let why = "an empty part of an object, or too many objects at once";
                 return Err(Refusal::new(RefusalKind::Malformed, why));
             }
-            upload.push(bytes.into_owned())?;
+            upload.push(&bytes)?;
             self.uploads.insert(number, upload);
             return Ok(());
         }
         if let Some((session, SessionObject::Claim)) = names::parse_session_object(&name) {
             self.ensure_near(session)?;
         }
-        let parts: Vec<&[u8]> = upload.parts.iter().map(Vec::as_slice).chain([&*bytes]).collect();
+        let parts = [upload.bytes.as_slice(), &*bytes];
         let is_new = match self.vault.storage.put(&name, &parts) {
             Err(StorageError::AlreadyExists { .. }) if is_again && self.is_equal(&name, &parts)? => false,
             put => put.map(|()| true).map_err(|error| refusal(&error))?,
@@ -326,6 +327,7 @@ impl<'a> VaultUser<'a> {
         if let Some((session, SessionObject::Claim)) = names::parse_session_object(name)
             && !self.is_ended_reader(session)?
         {
+            self.ensure_passed(session)?;
             disown(session)?;
         }
         storage.delete(name).map_err(|error| refusal(&error))?;
@@ -333,6 +335,23 @@ impl<'a> VaultUser<'a> {
             disown(session)?;
         }
         Ok(())
+    }
+
+    /// Refuses to give the highest number back, unless the token maintains the vault: the next
+    /// session would get the number, and fail at objects that this one has left.
+    fn ensure_passed(&self, session: SessionId) -> Result<(), Refusal> {
+        if self.rights.has(Right::Maintain) {
+            return Ok(());
+        }
+        let folders = self.vault.storage.list_folders(names::SESSIONS_FOLDER);
+        let folders = folders.map_err(|error| refusal(&error))?;
+        let mut numbers = folders.iter().filter_map(|one| names::parse_session(one));
+        if numbers.any(|one| one > session) {
+            return Ok(());
+        }
+        Err(not_allowed(format!(
+            "this machine's token may not delete the claim of session {session}: its number is the highest"
+        )))
     }
 
     /// Whether the session only read and has ended. Its token still deletes the ending.

@@ -10,13 +10,14 @@ use crate::common::{Asked, How, Process, Request, back_up_bytes, noise};
 use container::Containers;
 use env::Storage;
 use env::fault::{Counters, CrashPolicy};
+use format::manifest::SeriesName;
 use format::names;
 use object::config;
 use onefold::{
     Credential, ForgetRequest, ForgetWhat, Monitor, OpenOptions, PruneOptions, PruneReport, SessionId,
     SessionPolicy, Store,
 };
-use session::Session;
+use session::{Begin, Session};
 
 /// Requests, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -172,6 +173,29 @@ fn earlier_prunes_cost_nothing() {
     assert!(report.bytes_deleted > 0, "{report:?}");
     assert_eq!((large, more_rows.listed), (small, rows.listed));
     assert_eq!(left, still_left, "endings of prunes go");
+}
+
+/// A backup with `--skip-if-unchanged` leaves an ending for weeks, and no containers.
+#[test]
+fn sessions_that_ended_without_containers_cost_nothing() {
+    let cost = |ended: u32| {
+        let machine = grown(2);
+        let reclaimer = Reclaimer::new(machine.beside(10));
+        for process in 0..ended {
+            let begin = Begin {
+                series: reclaimer.sealer().key().series_id(b"unchanged"),
+                name: SeriesName {
+                    host: b"host".to_vec(),
+                    paths: vec![b"unchanged".to_vec()],
+                },
+                process,
+                policy: SessionPolicy::default(),
+            };
+            Session::begin(reclaimer.sealer(), begin).unwrap().end().unwrap();
+        }
+        watched(&machine, &everything()).1.lists
+    };
+    assert_eq!(cost(5), cost(25));
 }
 
 #[test]

@@ -18,6 +18,7 @@
 //! source, the generation stays. Healing runs under the reclaimer's lease, which only saves work:
 //! if two sessions make the same generation, the create-only put picks one.
 
+mod copies;
 mod donors;
 mod generation;
 mod lists;
@@ -38,6 +39,7 @@ use crate::context::Context;
 use crate::error::{ReclaimError, Result};
 use crate::objects::{self, Objects, StandingObjects};
 use crate::slots::{SlotMap, SlotSet};
+use copies::Copies;
 use donors::Donors;
 use generation::Made;
 pub(crate) use lists::{ListedDamage, want};
@@ -120,6 +122,7 @@ pub(crate) fn heal_needed(
         record: &record,
         needed: needed.as_ref(),
         nothing: SlotSet::default(),
+        copies: Copies::default(),
         entries_max: memory_bytes / ENTRY_BYTES,
     };
     let mut queue = Queue {
@@ -176,6 +179,7 @@ struct Ward<'a> {
     needed: Option<&'a SlotMap>,
     /// The needed slots of a container that is not in `needed`: none.
     nothing: SlotSet,
+    copies: Copies,
     entries_max: u64,
 }
 
@@ -222,6 +226,7 @@ impl Ward<'_> {
             listed: lists.get(id),
             record: self.record,
             needed: self.needed_of(id),
+            copies: &self.copies,
         }
     }
 }

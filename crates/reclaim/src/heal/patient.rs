@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use container::{CatalogView, ContainerError, Containers, PlainRegion};
 use env::StorageError;
-use format::container::{CatalogCopy, CatalogEntry};
-use format::names;
-use types::{ContainerId, ContainerKind, Generation, RegionIndex, Slot, SlotRange};
+use format::container::CatalogEntry;
+use types::{ContainerId, Generation, RegionIndex, Slot, SlotRange};
 
 use crate::error::Result;
 use crate::objects::Objects;
 use crate::slots::SlotSet;
 
+use super::copies::Copies;
 use super::lists::{Listed, OnRecord};
 use super::wanted::Wanted;
 
@@ -23,6 +23,8 @@ pub(super) struct Known<'a> {
     pub(super) record: &'a OnRecord,
     /// The slots that backups need. `None`: nobody has looked, and any may be needed.
     pub(super) needed: Option<&'a SlotSet>,
+    /// Copies of catalogs.
+    pub(super) copies: &'a Copies,
 }
 
 impl Known<'_> {
@@ -143,7 +145,7 @@ impl Patient {
             self.absent.insert(slot, entry.map(Wanted::of));
         }
         if self.absent.values().any(Option::is_none)
-            && let Some(copy) = catalog_copy(containers, id)?
+            && let Some(copy) = known.copies.of(containers, id)?
         {
             self.copied = copy.generation;
             for entry in &copy.entries {
@@ -161,7 +163,7 @@ impl Patient {
             self.hopeless = Some("a removed list cannot be read, which may say that it was removed");
             return Ok(());
         }
-        let Some(copy) = catalog_copy(containers, self.id)? else {
+        let Some(copy) = known.copies.of(containers, self.id)? else {
             self.hopeless = Some("it is lost, and no copy of its catalog says what it held");
             return Ok(());
         };
@@ -296,33 +298,4 @@ pub(super) fn read(
         Err(error) if error.is_damage() || matches!(error, ContainerError::Vanished { .. }) => Ok(Err(error)),
         Err(error) => Err(error.into()),
     }
-}
-
-/// The copy of a container's catalog with the highest generation. Containers of kind `catalog` of
-/// the same session have such copies. Unreadable ones are skipped.
-fn catalog_copy(containers: &Containers, id: ContainerId) -> Result<Option<CatalogCopy>> {
-    let folder = names::container_folder(ContainerKind::Catalog, id.session);
-    let listed = containers.env().storage.list(&folder)?;
-    let ids: BTreeSet<ContainerId> = listed
-        .iter()
-        .filter_map(|object| names::parse_container(&object.name))
-        .map(|(id, _)| id)
-        .collect();
-    let mut found: Option<CatalogCopy> = None;
-    for copies in ids {
-        let read = containers.catalog_copies(copies, |copy| {
-            let is_newer = found
-                .as_ref()
-                .is_none_or(|found| found.generation < copy.generation);
-            if copy.container == id && is_newer {
-                found = Some(copy);
-            }
-        });
-        match read {
-            Ok(()) => {}
-            Err(error) if error.is_gone() || matches!(error, ContainerError::BadCatalogCopy { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(found)
 }

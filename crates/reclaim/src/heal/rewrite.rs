@@ -12,6 +12,7 @@ use format::names;
 use session::HeldLease;
 use types::{ContainerId, ContainerKind, Generation};
 
+use super::copies::Copies;
 use super::donors::Donors;
 use super::generation;
 use super::lists::{Lists, OnRecord};
@@ -35,6 +36,7 @@ pub fn rewrite(
     let lists = Lists::read(context.sealer)?;
     let record = OnRecord::read(context.sealer)?;
     let donors = Donors::new(context);
+    let copies_of_catalogs = Copies::default();
     let mut written = Vec::new();
     for id in ids.iter().copied().filter(|id| !record.is_gone(*id)) {
         ensure_wanted(context)?;
@@ -47,6 +49,7 @@ pub fn rewrite(
                 listed: lists.get(id),
                 record: &record,
                 needed: None,
+                copies: &copies_of_catalogs,
             };
             let patient = Patient::examine(context.containers, id, &found, known)?;
             if !patient.is_sound() {
