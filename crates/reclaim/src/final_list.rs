@@ -133,8 +133,13 @@ impl Deciding<'_> {
         let all = all_slots(&view);
         let listed: SlotSet = match &condemned.slots {
             None => all.clone(),
-            Some(ranges) => ranges.iter().copied().collect(),
+            Some(ranges) => all.common(&ranges.iter().copied().collect()),
         };
+        if listed.is_empty() && holds_nodes(id.kind) {
+            // The sweep could not read the catalog, so it condemned slots that do not exist.
+            self.out.slots.push(condemned.clone());
+            return Ok(());
+        }
         let dead = listed.without(in_use.unwrap_or(&SlotSet::default()));
         let dead_bytes = stored_share(&view, &dead);
         let live_bytes = (view.stored_bytes() * copies(id)).saturating_sub(dead_bytes);

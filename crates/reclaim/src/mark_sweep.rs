@@ -46,6 +46,9 @@ pub(crate) struct Plan {
     pub(crate) nodes: u64,
     /// Whether a container may have more dead slots, because the storage did not give its catalog.
     pub(crate) is_partial: bool,
+    /// Containers with nodes that cannot be read, and whose condemned slots the newest removed list
+    /// names already. Another epoch could do no more, and that list stays as long as they do.
+    pub(crate) unread: BTreeSet<ContainerId>,
     /// Forgotten backups that are still marked, each with a backup that needs it.
     pub(crate) kept: BTreeMap<SessionId, SessionId>,
 }
@@ -53,16 +56,8 @@ pub(crate) struct Plan {
 impl Plan {
     /// Removes the slots of a list from the condemned ones.
     pub(crate) fn take_out(&mut self, listed: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) {
-        let slots_of = |slots: &ContainerSlots| match &slots.slots {
-            Some(ranges) => ranges.iter().copied().collect(),
-            None => SlotSet::all(),
-        };
-        let on_list = |slots: &ContainerSlots| {
-            let at = listed.binary_search_by_key(&slots.container, |listed| listed.container);
-            at.ok().map(|at| slots_of(&listed[at]))
-        };
         let condemned = std::mem::take(&mut self.condemned).into_iter();
-        let rest = condemned.filter_map(|slots| match on_list(&slots) {
+        let rest = condemned.filter_map(|slots| match on_list(listed, &slots) {
             None => Some(slots),
             Some(listed) => {
                 let rest = slots_of(&slots).without(&listed);
@@ -70,18 +65,40 @@ impl Plan {
             }
         });
         self.condemned = rest.collect();
-        self.has_news = self.has_news && is_news(&self.condemned, left, ended);
+        self.has_news = self.has_news && self.is_news(&self.condemned, left, ended);
+    }
+
+    /// Whether something is dead that no earlier epoch has left in place.
+    fn is_news(&self, dead: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) -> bool {
+        let new = |slots: &&ContainerSlots| !self.unread.contains(&slots.container);
+        is_news(dead.iter().filter(new), left, ended)
     }
 }
 
-/// Whether something is dead that no earlier epoch has left in place.
-fn is_news(dead: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) -> bool {
+fn slots_of(slots: &ContainerSlots) -> SlotSet {
+    match &slots.slots {
+        Some(ranges) => ranges.iter().copied().collect(),
+        None => SlotSet::all(),
+    }
+}
+
+/// What a list names of the container.
+fn on_list(listed: &[ContainerSlots], slots: &ContainerSlots) -> Option<SlotSet> {
+    let at = listed.binary_search_by_key(&slots.container, |listed| listed.container);
+    at.ok().map(|at| slots_of(&listed[at]))
+}
+
+fn is_news<'a>(
+    mut dead: impl Iterator<Item = &'a ContainerSlots>,
+    left: &[LeftSlots],
+    ended: &Ended,
+) -> bool {
     let was_left = |slots: &ContainerSlots| {
         let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
         at.is_ok_and(|at| left[at].slots == *slots)
     };
     let of_epoch = |slots: &ContainerSlots| ended.by_epoch.contains(&slots.container.session);
-    !dead.iter().all(|slots| was_left(slots) || of_epoch(slots))
+    !dead.all(|slots| was_left(slots) || of_epoch(slots))
 }
 
 /// The inputs of a plan.
@@ -432,7 +449,11 @@ impl Planning<'_, '_> {
         let lists = groups.map(|(group, stored)| stored.live(context.sealer, *group));
         let merged = sweep::merge(lists, &asked)?;
         let is_ended = |session: SessionId| !running.contains(&session);
-        let sweep::Swept { mut dead, is_partial } = sweep::dead(
+        let sweep::Swept {
+            mut dead,
+            is_partial,
+            unread,
+        } = sweep::dead(
             context.containers,
             &self.swept,
             &merged,
@@ -440,7 +461,17 @@ impl Planning<'_, '_> {
             context.progress,
         )?;
         self.plan.is_partial = is_partial;
-        self.plan.has_news = is_news(&dead, left, self.before.ended);
+        let listed = self.before.removed.map_or(&[][..], |removed| &removed.slots);
+        let is_listed = |slots: &&ContainerSlots| {
+            let named = on_list(listed, slots).unwrap_or_default();
+            unread.contains(&slots.container) && slots_of(slots).without(&named).is_empty()
+        };
+        self.plan.unread = dead
+            .iter()
+            .filter(is_listed)
+            .map(|slots| slots.container)
+            .collect();
+        self.plan.has_news = self.plan.is_news(&dead, left, self.before.ended);
         for left in known {
             let id = left.slots.container;
             match merged.live.get(id) {

@@ -205,6 +205,8 @@ pub(crate) struct Swept {
     /// Whether the storage did not give a catalog. Then more slots may be dead, and a later sweep
     /// finds them.
     pub(crate) is_partial: bool,
+    /// Containers with nodes whose catalogs cannot be read.
+    pub(crate) unread: BTreeSet<ContainerId>,
 }
 
 /// The dead slots of the containers. Copies of catalogs are dead when nothing else of their session
@@ -216,7 +218,7 @@ pub(crate) fn dead(
     is_ended: &dyn Fn(SessionId) -> bool,
     progress: &dyn Progress,
 ) -> Result<Swept> {
-    let (mut dead, mut is_partial) = (Vec::new(), false);
+    let (mut dead, mut is_partial, mut unread) = (Vec::new(), false, BTreeSet::new());
     let is_far = containers.env().storage.is_far();
     let of_data = swept.iter().filter(|id| id.kind != ContainerKind::Catalog);
     let of_data: Vec<ContainerId> = of_data.copied().collect();
@@ -241,7 +243,10 @@ pub(crate) fn dead(
                         Some(view) => all_slots(&view),
                         // What a dead node reaches is removed. So look-ups must not find the node,
                         // whichever slot it has.
-                        None if holds_nodes(id.kind) => SlotSet::all(),
+                        None if holds_nodes(id.kind) => {
+                            unread.insert(id);
+                            SlotSet::all()
+                        }
                         None => continue,
                     };
                     let rest = all.without(live);
@@ -261,7 +266,11 @@ pub(crate) fn dead(
     dead.extend(copies.into_iter().flatten().map(|id| entry(id, None)));
     dead.sort_unstable_by_key(|slots| slots.container);
     dead.dedup_by_key(|slots| slots.container);
-    Ok(Swept { dead, is_partial })
+    Ok(Swept {
+        dead,
+        is_partial,
+        unread,
+    })
 }
 
 /// Whether an unreadable catalog may come back: the storage did not give it, and it has not rotted.
@@ -343,6 +352,12 @@ mod tests {
             })
             .collect();
         assert_eq!(found.dead, want);
+        assert!(
+            found
+                .unread
+                .into_iter()
+                .eq(want.iter().map(|slots| slots.container))
+        );
         assert!(!found.is_partial);
     }
 }

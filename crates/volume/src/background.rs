@@ -148,8 +148,9 @@ impl Pool {
                     // The list of references is in memory: it does not wait for the interval.
                     let rests_until = shortened.get(&volume.id).copied().unwrap_or_default();
                     if volume.has_many_references() && now >= rests_until {
-                        shortened.insert(volume.id, now + HURRY);
-                        volume.shorten_references_until(&|| stopping.load(Ordering::Acquire));
+                        let is_done = volume.shorten_references_until(&|| stopping.load(Ordering::Acquire));
+                        let pause = if is_done { HURRY } else { TELL_AGAIN };
+                        shortened.insert(volume.id, now + pause);
                     }
                     continue;
                 }
@@ -212,12 +213,14 @@ impl Volume {
         made
     }
 
-    /// Gives references back until few wait, or it has to stop.
-    fn shorten_references_until(&self, is_stopping: &dyn Fn() -> bool) {
+    /// Gives references back until few wait, or it has to stop. Returns whether that worked.
+    fn shorten_references_until(&self, is_stopping: &dyn Fn() -> bool) -> bool {
         let mut goes_on = |_| !is_stopping() && self.has_many_references();
-        if let Err(error) = self.collect(&mut goes_on) {
+        let collected = self.collect(&mut goes_on);
+        if let Err(error) = &collected {
             tracing::warn!(volume = %self.name(), %error, "references are not given back now");
         }
+        collected.is_ok()
     }
 
     /// Flushes if a mapping waits for a mark, or a mark for its own flush (rule 14).

@@ -29,7 +29,7 @@ impl Volume {
     ///
     /// # Errors
     /// Errors of the index, and of the device while bytes are compared: the batch stays open.
-    /// [`VolumeError::NeedsRecount`] if the index refused it: then it is abandoned.
+    /// If the index refused the batch, it is ended, and a recount must come before the next one.
     pub(crate) fn settle(&self, slot: &mut Slot) -> Result<()> {
         let Some(batch) = &slot.open else {
             return Ok(());

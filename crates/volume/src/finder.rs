@@ -19,7 +19,7 @@ use crate::error::{Result, VolumeError};
 use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::slot::{Batch, BatchContent, Slot};
 use crate::unreadable::is_of_device;
-use crate::volume::Volume;
+use crate::volume::{KEPT_FOR_CUTS, KEPT_FOR_OVERWRITES, Volume};
 
 /// Blocks of a batch: 32 MiB.
 const BATCH_BLOCKS: usize = 8192;
@@ -187,9 +187,13 @@ impl Volume {
     }
 
     /// How many of these blocks a batch may take: each page that it changes needs blocks in the
-    /// next checkpoint, which are reserved from now on. At least those of one page.
+    /// next checkpoint, which are reserved from now on. At least those of one page: a batch may stay
+    /// open for long, and overwrites and trims go on meanwhile.
     fn reserve_pages(&self, lbas: &[Lba], slot: &Slot) -> Result<usize> {
-        let spare = |core: &Core| core.free.len().saturating_sub(core.reserve());
+        let spare = |core: &Core| {
+            let kept = core.reserve() + KEPT_FOR_OVERWRITES + KEPT_FOR_CUTS;
+            core.free.len().saturating_sub(kept)
+        };
         let pages = lbas.chunk_by(|a, b| a.get() / LEAF_BLOCKS == b.get() / LEAF_BLOCKS);
         let wanted = PAGE_BLOCKS * pages.clone().count() as u64;
         if spare(&self.core()) < wanted {

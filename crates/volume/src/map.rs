@@ -242,6 +242,9 @@ impl Map {
                 }
             }
         }
+        if let Some(last) = found.last().filter(|_| found.len() >= max) {
+            cached.retain(|number| number <= last);
+        }
         found.append(&mut cached);
         found.sort_unstable();
         found.dedup();

@@ -40,8 +40,9 @@ pub(crate) struct Recovered {
     /// Extents that the volume returned, and that the table may still say it has.
     pub(crate) returned: Vec<Grant>,
     /// Extents that the table says it has, and that neither its checkpoint nor its log knows. They
-    /// are adopted behind the checkpoint that ends the recovery: a checkpoint makes the table
-    /// forget that they are unknown, and a crash before its end would lose them.
+    /// are adopted behind the checkpoint that ends the recovery, or before it if it lacks space: a
+    /// checkpoint makes the table forget that they are unknown, and a crash before its end would
+    /// lose them.
     pub(crate) unknown: Vec<Grant>,
     /// Gifts to other volumes.
     pub(crate) gifts: Vec<Gift>,

@@ -106,17 +106,20 @@ impl Volume {
         extents
     }
 
-    /// Frees the blocks that nobody refers to any more, at once. Returns whether more blocks are
-    /// free than before.
+    /// Frees the blocks that nobody refers to any more, at once, and those that readers have left.
+    /// Returns whether more blocks are free than before.
     fn collect_now(&self, before: u64) -> Result<bool> {
-        if self.core().unreferenced.is_empty() {
+        let (has_references, in_limbo) = {
+            let core = self.core();
+            (!core.unreferenced.is_empty(), core.limbo_len())
+        };
+        if !has_references && in_limbo == 0 {
             return Ok(false);
         }
         // An index that fails, or that does not match, frees nothing; that is no error of a write.
-        if let Err(error) = self.collect(&mut |_| true) {
-            tracing::warn!(volume = %self.id, %error, "nothing can be freed");
+        if has_references && let Err(error) = self.collect(&mut |_| true) {
+            tracing::warn!(volume = %self.id, %error, "no reference can be given back");
             self.check_running()?;
-            return Ok(false);
         }
         self.flush_now()?;
         self.flush_now()?;

@@ -108,7 +108,9 @@ impl Volume {
     fn compare_with_index(&self, slot: &Slot) -> Result<()> {
         let (found, last) = (self.last_in_index()?, self.core().batch);
         let is_open = slot.open.is_some();
-        if found == last || is_open && found == last + 1 {
+        // If the log has answers, the index had the batch.
+        let is_answered = slot.open.as_ref().is_some_and(|batch| batch.answered > 0);
+        if found == last && !is_answered || is_open && found == last + 1 {
             return Ok(());
         }
         let expected = last + u64::from(is_open);
@@ -131,7 +133,12 @@ impl Volume {
         if self.shared.check_index().is_err() {
             self.count_open(slot)
         } else if has_it {
-            self.settle(slot)
+            match self.settle(slot) {
+                // The index refused it, and it was ended. The checkpoint that follows settles the
+                // rest.
+                Err(_) if slot.open.is_none() && self.shared.check_index().is_err() => self.check_running(),
+                settled => settled,
+            }
         } else {
             self.abandon(slot)
         }

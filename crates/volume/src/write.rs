@@ -307,9 +307,11 @@ impl Volume {
     pub(crate) fn cut(&self, from: u64, to: u64) -> Result<()> {
         /// Up to 65,536 references between two looks at the list.
         const PAGES: usize = 128;
+        /// Of some 8,000 references each: a trim gives back as many as it adds.
+        const BATCHES: u32 = 9;
         let mut blocks = from / BLOCK_BYTES..to / BLOCK_BYTES;
         loop {
-            self.shorten_references()?;
+            self.shorten_references(BATCHES)?;
             match self.cut_some(blocks.clone(), PAGES)? {
                 Some(next) => blocks.start = next,
                 None => return Ok(()),
@@ -327,16 +329,17 @@ impl Volume {
             )
         };
         if range.any(is_shared) {
-            self.shorten_references()
+            self.shorten_references(1)
         } else {
             Ok(())
         }
     }
 
-    /// If very many references wait to be given back, gives some back: the list is in memory. One
-    /// thread does this, and others wait for it. If it fails, the collector tries again later, and
+    /// If very many references wait to be given back, gives so many batches back: the list is in
+    /// memory. One thread does this, and others wait for it. A request waits for no more: after the
+    /// index was away the list may be many times as long, and the collector shortens it. If it fails, the collector tries again later, and
     /// requests go on meanwhile. The caller holds no lock.
-    fn shorten_references(&self) -> Result<()> {
+    fn shorten_references(&self, batches: u32) -> Result<()> {
         let is_long = || self.core().unreferenced.len() > REFERENCES_MAX;
         if !is_long() {
             return Ok(());
@@ -346,7 +349,12 @@ impl Volume {
         if clock.monotonic() < *rests_until || !is_long() {
             return Ok(());
         }
-        match self.collect(&mut |_| is_long()) {
+        let mut left = batches;
+        let mut goes_on = |_| {
+            left = left.saturating_sub(1);
+            left > 0 && is_long()
+        };
+        match self.collect(&mut goes_on) {
             Ok(given_back) if given_back > 0 => return Ok(()),
             Ok(_) => {}
             Err(error) => {

@@ -1,8 +1,9 @@
 //! Capping: which containers a window of a stream may refer to, or how many [Lillibridge 3.2, 5]
 //! (L3, L8, L9).
 //!
-//! A window is a run of whole segments of at least a given length. Pure: the accounts of one
-//! stream, which change only in the order of its segments. Chunks that this session has just stored
+//! A window is a run of whole segments of at least a given length, or with so many chunks that wait
+//! ([`super::waiting`]). Pure: the accounts of one stream, which change only in the order of its
+//! segments. Chunks that this session has just stored
 //! are not charged, because they are near the window's new chunks.
 
 use std::collections::{HashMap, VecDeque};
@@ -38,7 +39,7 @@ pub struct Capping {
     /// How many earlier windows are remembered: a container that one of them referred to is not
     /// charged again, because a restore still has it in memory [Lillibridge 5].
     pub remembered_windows: u32,
-    /// A window's least length.
+    /// A window's least length. A window of very many tiny chunks is shorter.
     pub window_bytes: u64,
 }
 

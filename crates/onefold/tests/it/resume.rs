@@ -330,3 +330,40 @@ fn an_attempt_continues_only_its_own_operation() {
     assert!(position(Resume::Own(all.collect())) > 200_000);
     assert!(position(Resume::Any) > 200_000);
 }
+
+/// The containers of a session that was resumed are swept each time. If one with nodes cannot be
+/// read, its slots without a mark are listed once, and stay on the list: another epoch changes
+/// nothing.
+#[test]
+fn a_damaged_container_of_a_resumed_session_is_listed_once() {
+    let bytes = noise(870, 2_200_000);
+    let machine = Process::new(871);
+    let store = init(&machine, false);
+    let before = machine.names("sessions");
+    interrupted(&machine, 872, &bytes, &resuming(None), 1_700_000);
+    let made = back_up(&store, &resuming(None), &mut Source::new(&machine, &bytes, None)).unwrap();
+    assert!(made.resumed_at.is_some());
+    let old = machine.names("sessions").into_iter().find_map(|name| {
+        let session = name.strip_prefix("sessions/")?.split('/').next()?.to_owned();
+        let is_own = session == made.id.get().to_string();
+        (!before.contains(&name) && !is_own).then_some(session)
+    });
+    let old = old.expect("the session of the interrupted backup");
+    prune(&store, &everything_at_once(), "before");
+    let damaged: Vec<ObjectName> = ["recipe", "mirror"]
+        .iter()
+        .flat_map(|kind| machine.names(&format!("{kind}/{old}")))
+        .map(|name| ObjectName::new(name).unwrap())
+        .collect();
+    assert!(!damaged.is_empty(), "it has put nodes");
+    for name in &damaged {
+        assert!(machine.storage.damage(name, |bytes| bytes.truncate(20)), "{name}");
+    }
+    let store = machine.open();
+    let prune = || {
+        let (report, _) = store.prune(&everything_at_once(), &Monitor::default()).unwrap();
+        report.epochs
+    };
+    assert_eq!((prune(), prune(), prune()), (1, 0, 0));
+    assert_eq!(machine.names("removed").len(), 1);
+}

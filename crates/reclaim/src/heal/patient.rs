@@ -90,7 +90,9 @@ impl Patient {
                 Ok(view) => patient.views.push(view),
                 Err(error) if error.is_damage() || matches!(error, ContainerError::Vanished { .. }) => {
                     patient.is_newest_unread |= patient.views.is_empty();
-                    patient.is_refused |= is_refused(&error);
+                    // A main copy that is missing may come back, whatever the mirror copy is.
+                    let has_main = found.generations[generation].main.is_some();
+                    patient.is_refused |= is_refused(&error) || !has_main;
                 }
                 Err(error) => return Err(error.into()),
             }

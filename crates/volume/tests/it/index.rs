@@ -1,7 +1,7 @@
 //! A duplicates index that loses answers, and one that forgets what it acknowledged.
 
 use ddi::fault::Failure;
-use env::block::fault::PowerCut;
+use env::block::fault::{Fault, PowerCut};
 use volume::{VolumeError, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, Model, content};
@@ -301,4 +301,56 @@ fn a_recount_keeps_blocks_of_an_open_batch_that_others_share() {
         use_all(&mut world, &open, &what);
         world.settle(&open, &what);
     }
+}
+
+/// The log has answers of the batch's first page alone, and the index has lost the batch. So the
+/// index did have it: another volume must not give back what these answers share.
+#[test]
+fn a_lost_batch_is_noticed_by_answers_in_the_log() {
+    /// Pages whose answers fill several blocks of log.
+    const WIDE: u64 = 3072;
+    let base = World::sized(VolumeSettings::default(), 24, WIDE);
+    let mut noticed = 0;
+    for n in 1.. {
+        let mut world = base.fork();
+        let open = world.open().unwrap();
+        // The other volume has the contents first.
+        let ops = [write(1, 0, WIDE, 10), flush(1), flush(1), Op::Find { volume: 1 }];
+        world.run_all(&open, &ops).unwrap();
+        // In another order, so that an answer takes some bytes.
+        for lba in 0..WIDE {
+            let number = 10 + lba * 397 % WIDE;
+            world.run(&open, write(0, lba, 1, number)).unwrap();
+        }
+        world.run_all(&open, &[flush(0), flush(0)]).unwrap();
+        open.pool.close().unwrap();
+        drop(open);
+        let open = world.open().unwrap();
+        world.index.mark();
+        world.machine.inject(Fault::stop(n).within(4096));
+        let found = world.run_all(&open, &[Op::Find { volume: 0 }, flush(0)]);
+        drop(open);
+        if found.is_ok() {
+            break;
+        }
+        let what = format!("operation {n}");
+        let mut world = world.after(world.machine.process());
+        world.index.lose_since_mark();
+        let open = world.open().unwrap();
+        world.compare(&open, Crash::Kill, &what);
+        noticed += u32::from(!open.pool.stats().unwrap().index_matches);
+        // Gives back what the other volume shared, and writes over what is free then.
+        for number in [4000, 8000, 12_000, 16_000, 20_000, 24_000] {
+            let ops = [write(1, 0, WIDE, number), flush(1), flush(1)];
+            world.run_all(&open, &ops).unwrap();
+            for op in [Op::Collect { volume: 1 }, flush(1), Op::Find { volume: 1 }] {
+                match world.run(&open, op) {
+                    Ok(()) | Err(VolumeError::NeedsRecount { .. }) => {}
+                    Err(error) => panic!("{what}: {error}"),
+                }
+            }
+        }
+        world.compare(&open, Crash::Kill, &what);
+    }
+    assert!(noticed > 0, "no crash fell between two answers");
 }
