@@ -46,6 +46,12 @@ pub(crate) fn existing(global: &Global) -> Result<Credential> {
     Ok(credential)
 }
 
+/// Forgets what a person typed: it was wrong, and can be typed again.
+pub(crate) fn forget_typed() {
+    let mut given = GIVEN_ONCE.lock().unwrap_or_else(PoisonError::into_inner);
+    given.take_if(|(pipe, _)| pipe.is_none());
+}
+
 /// Whether the password is at hand: neither a person nor a command is asked for it.
 pub(crate) fn is_at_hand(global: &Global) -> bool {
     let is_set = std::env::var_os(PASSWORD_VARIABLE).is_some_and(|password| !password.is_empty());
@@ -98,6 +104,11 @@ pub(crate) fn source_is_said(from: &FromPassword) -> bool {
 /// Asks for a password on the terminal.
 pub(crate) fn ask(text: &str) -> Result<Credential> {
     prompt(text)
+}
+
+/// Whether a person can be asked.
+pub(crate) fn can_ask() -> bool {
+    std::io::stdin().is_terminal()
 }
 
 /// The password in a file.

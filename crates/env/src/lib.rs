@@ -64,7 +64,7 @@ pub use dry_run::DryRunStorage;
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::StorageError;
 #[cfg(unix)]
-pub use local::{Access, LocalOptions, LocalStorage, PublishWay, cached_bytes};
+pub use local::{Access, LOCAL_FOLDERS, LocalOptions, LocalStorage, PublishWay, cached_bytes};
 pub use logged::LoggedStorage;
 pub use memory::MemoryStorage;
 pub use moment::{ListingOf, Moment};

@@ -49,6 +49,27 @@ const BODY_SUFFIX: &str = ".body";
 /// The object that prune deletes first when the disk is full.
 pub const RESERVE: &str = "reserve";
 
+/// The names of all entries in the top folder of a store.
+pub const TOP_FOLDER: [&str; 17] = [
+    CONFIG_FOLDER,
+    MIRROR_FOLDER,
+    BACKUPS_FOLDER,
+    SESSIONS_FOLDER,
+    GROUPS_FOLDER,
+    CONDEMNED_FOLDER,
+    REMOVED_FOLDER,
+    DAMAGED_FOLDER,
+    LEASE_FOLDER,
+    INDEX_FOLDER,
+    SERIES_FOLDER,
+    RESERVE,
+    ContainerKind::Data.folder(),
+    ContainerKind::Recipe.folder(),
+    ContainerKind::Archive.folder(),
+    ContainerKind::Catalog.folder(),
+    ContainerKind::Small.folder(),
+];
+
 /// One of the two copies of a config revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConfigCopy {

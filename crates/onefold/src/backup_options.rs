@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use format::manifest::{BackupTotals, Origin, SeriesName, StreamRole};
+use format::names;
 use ingest::{About, Counters, IngestOptions};
-use tree::{Excludes, FolderId, Marker, Roots, WalkOptions};
+use tree::{Excludes, FolderId, Marker, Roots, StoreFolder, WalkOptions};
 use types::{SessionId, UnixNanos};
 
 /// This program with its version, as manifests and servers know it.
@@ -126,7 +127,7 @@ pub struct TreeOptions {
     pub file_bytes_max: Option<u64>,
     /// Stay on the paths' file systems.
     pub one_file_system: bool,
-    /// A folder to leave out completely: the store itself.
+    /// The store's folder: leave out the store, and not what else is there.
     pub leave_out: Option<PathBuf>,
     /// Read all files, including those that look unchanged.
     pub force: bool,
@@ -242,12 +243,13 @@ impl TreeOptions {
             ignore_files: self.ignore_files.clone(),
             file_bytes_max: self.file_bytes_max,
             one_file_system: self.one_file_system,
-            leave_out: self
-                .leave_out
-                .as_deref()
-                .and_then(FolderId::of)
-                .into_iter()
-                .collect(),
+            store: self.leave_out.as_deref().and_then(FolderId::of).map(|folder| {
+                let names = names::TOP_FOLDER.iter().chain(&env::LOCAL_FOLDERS);
+                StoreFolder {
+                    folder,
+                    names: names.map(|name| name.as_bytes().to_vec()).collect(),
+                }
+            }),
             count_only,
             ..WalkOptions::default()
         }

@@ -119,7 +119,7 @@ fn restore_pinned(
         },
         Some(root) => {
             let name = stream_name(snapshot);
-            let assemble = restore_whole(reader, &root, (target, &name), request, monitor)?;
+            let assemble = restore_whole(reader, &root, (target, snapshot), request, monitor)?;
             if request.verify {
                 after.verified = Some(verify_whole(
                     reader,

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
 
 use recipe::{StoreReader, TreeRoot};
 use restore::{AssembleStats, Fault, Output, RestoreCounters, VerifyStats};
@@ -22,16 +23,20 @@ use crate::snapshots::Snapshot;
 pub(crate) fn restore_whole(
     reader: &dyn StoreReader,
     root: &TreeRoot,
-    (target, stream): (&Path, &Path),
+    (target, snapshot): (&Path, &Snapshot),
     request: &RestoreRequest,
     monitor: &Monitor,
 ) -> Result<AssembleStats> {
+    let stream = &*stream_name(snapshot);
     let path = &target.join(stream);
     let failed = |source| restore::RestoreError::Target {
         target: path.display().to_string(),
         source,
     };
     let file = WholeFile::create(target, stream).map_err(restore::RestoreError::Tree)?;
+    // By this a later restore knows the older one of two backups.
+    let began = u64::try_from(snapshot.backup.source_time.get()).unwrap_or(0);
+    let file = file.modified(SystemTime::UNIX_EPOCH + Duration::from_nanos(began));
     let mut output = PartialFile {
         blocks: BlockWriter::new(file.file(), root.len).map_err(|errno| failed(errno.into()))?,
         file,
@@ -54,6 +59,9 @@ pub(crate) fn restore_whole(
         counters,
         cancel,
     )?;
+    if is_kept(target, snapshot, request.overwrite) {
+        return Err(failed(io::ErrorKind::AlreadyExists.into()).into());
+    }
     let keeps = request.overwrite == tree::Overwrite::Never;
     output.finish(keeps).map_err(failed)?;
     Ok(stats)
@@ -192,8 +200,8 @@ impl Output for CompareFile {
 }
 
 /// Whether the existing file of a single stream stays. The backup records no time of modification
-/// of its source, so what was modified after the backup began counts as newer. `IfChanged` replaces
-/// the file: nothing is known to compare it with.
+/// of its source. So what was modified when the backup began or later counts as newer, and a
+/// restored file has that time. `IfChanged` replaces the file: nothing is known to compare it with.
 pub(crate) fn is_kept(target: &Path, snapshot: &Snapshot, overwrite: tree::Overwrite) -> bool {
     let Ok(there) = target.join(stream_name(snapshot)).symlink_metadata() else {
         return false;
@@ -202,7 +210,7 @@ pub(crate) fn is_kept(target: &Path, snapshot: &Snapshot, overwrite: tree::Overw
         tree::Overwrite::Never => true,
         tree::Overwrite::IfNewer => {
             let began = snapshot.backup.source_time.get();
-            i128::from(there.mtime()) * 1_000_000_000 + i128::from(there.mtime_nsec()) > i128::from(began)
+            i128::from(there.mtime()) * 1_000_000_000 + i128::from(there.mtime_nsec()) >= i128::from(began)
         }
         tree::Overwrite::Always | tree::Overwrite::IfChanged => false,
     }
@@ -219,9 +227,13 @@ pub(crate) fn included(snapshot: &Snapshot, request: &RestoreRequest) -> (Vec<bo
     };
     let is_met: Vec<_> = request.include.iter().map(is_it).collect();
     let whole = [b"/", name.as_os_str().as_bytes()].concat();
+    // A pattern that matches a folder includes what is below it.
+    let ends = (1..=whole.len()).filter(|end| whole.get(*end).is_none_or(|byte| *byte == b'/'));
     let is_asked = request.include.is_empty() && request.patterns.is_empty()
         || is_met.contains(&true)
-        || request.patterns.excludes(&whole);
+        || ends
+            .into_iter()
+            .any(|end| request.patterns.excludes(&whole[..end]));
     (is_met, is_asked)
 }
 

@@ -110,9 +110,9 @@ pub enum TreeError {
         /// The entry.
         path: Vec<u8>,
     },
-    /// A path to back up is the store, or another folder that the walk leaves out.
+    /// A path to back up belongs to the store.
     #[error(
-        "{}: is the store, which a backup does not include; name what is beside it",
+        "{}: belongs to the store, which a backup does not include; name what is beside it",
         Shown(path)
     )]
     IsStore {

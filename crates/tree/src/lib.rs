@@ -64,5 +64,5 @@ pub use roots::Roots;
 pub use rustix::io::Errno;
 pub use typed::TypedPath;
 pub use unchanged::{Comparison, Trust, Unchanged};
-pub use walk::{FolderId, Lister, Looked, Looker, Marker, Stretch, Walk, WalkOptions};
+pub use walk::{FolderId, Lister, Looked, Looker, Marker, StoreFolder, Stretch, Walk, WalkOptions};
 pub use walk_entry::WalkEntry;

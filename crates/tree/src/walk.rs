@@ -24,7 +24,7 @@ mod place;
 mod record;
 mod step;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use format::listing::EntryKind;
 
@@ -63,6 +63,15 @@ impl FolderId {
             inode: found.ino(),
         })
     }
+}
+
+/// The folder of the store. Other entries there, if somebody has put some, are no part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreFolder {
+    /// The folder.
+    pub folder: FolderId,
+    /// The names of the store's entries in it.
+    pub names: Vec<Vec<u8>>,
 }
 
 /// A file whose presence in a folder means that the folder's other content is left out.
@@ -104,14 +113,22 @@ pub struct WalkOptions {
     /// where one begins is recorded, empty. If the system does not show that folder to this user,
     /// it is left out. Neither need be readable.
     pub one_file_system: bool,
-    /// Folders to leave out completely, such as the store itself.
-    pub leave_out: HashSet<FolderId>,
+    /// The store, which is left out.
+    pub store: Option<StoreFolder>,
     /// The most bytes to read of a file whose length the file system does not show; by default 16
     /// GiB. A longer file is stored in part.
     pub unknown_len_max: Option<u64>,
     /// Skip extended attributes and account names. This is enough to count files and bytes
     /// beforehand.
     pub count_only: bool,
+}
+
+impl WalkOptions {
+    /// Whether an entry of the store has this name in the store's folder.
+    fn is_of_store(&self, name: &[u8]) -> bool {
+        let mut names = self.store.iter().flat_map(|store| &store.names);
+        names.any(|own| own == name)
+    }
 }
 
 /// The walk, as an iterator.

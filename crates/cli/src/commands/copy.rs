@@ -155,6 +155,8 @@ pub(crate) fn run(global: &Global, args: &Copy, output: Output) -> Result<Code> 
     Ok(if is_whole { Code::Success } else { Code::Incomplete })
 }
 
+const ASKED: &str = "password for the store to copy from: ";
+
 /// Opens the store to copy from. `may_share`: the destination's password may be its own, too.
 pub(super) fn open_source(
     global: &Global,
@@ -167,15 +169,24 @@ pub(super) fn open_source(
     let credential = || match password::of_source(source)? {
         Some(credential) => Ok(credential),
         None if may_share => password::existing(global),
-        None => password::ask("password for the store to copy from: "),
+        None => password::ask(ASKED),
     };
-    let opened = open_as(global, &global.far.reading(), place, (&credential, false)).map_err(|error| {
-        let kind = error.downcast_ref::<onefold::Error>().map(onefold::Error::kind);
-        if kind == Some(ErrorKind::WrongPassword) && !is_said {
-            return error.context("say its password with --from-password-file or --from-password-command");
-        }
-        error
-    });
+    let is_wrong = |opened: &Result<Opened>| {
+        let error = opened.as_ref().err();
+        let error = error.and_then(|error| error.downcast_ref::<onefold::Error>());
+        error.map(onefold::Error::kind) == Some(ErrorKind::WrongPassword)
+    };
+    let far = global.far.reading();
+    let mut opened = open_as(global, &far, place, (&credential, false));
+    if is_wrong(&opened) && !is_said && may_share && password::can_ask() {
+        // The destination's password, which a person may have typed, is not its own.
+        let ask = || password::ask(ASKED);
+        opened = open_as(global, &far, place_of(named)?, (&ask, false));
+    }
+    if is_wrong(&opened) && !is_said {
+        let why = "say its password with --from-password-file or --from-password-command";
+        opened = opened.context(why);
+    }
     opened.with_context(|| format!("the store to copy from, {shown}"))
 }
 

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use client::{Listings, RemoteRepository, RemoteStorage, Target, Tokens};
 use onefold::repository::Repository;
 use onefold::{
-    CacheOptions, Credential, Env, ObjectStoreLocation, ObjectStoreOptions, Store, SystemClock, SystemEntropy,
+    CacheOptions, Credential, Env, ErrorKind, ObjectStoreLocation, ObjectStoreOptions, Store, SystemClock,
+    SystemEntropy,
 };
 use transport::{Address, Traffic, Tunnel};
 
@@ -131,7 +132,12 @@ pub(super) fn elsewhere(named: &Path) -> Option<Result<Place>> {
 pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
     let is_at_hand = password::is_at_hand(global);
     let credential: (&dyn Fn() -> Result<Credential>, bool) = (&|| password::existing(global), is_at_hand);
-    let opened = open_as(global, &global.far, place(global)?, credential)?;
+    let opened = open_as(global, &global.far, place(global)?, credential).inspect_err(|error| {
+        let error = error.downcast_ref::<onefold::Error>();
+        if error.map(onefold::Error::kind) == Some(ErrorKind::WrongPassword) {
+            password::forget_typed();
+        }
+    })?;
     match (&opened, &global.idle_on_server) {
         (Opened::Remote(_), Some(idle)) => Err(IdleOption(Arc::clone(idle)).into()),
         _ => Ok(opened),

@@ -154,6 +154,37 @@ fn what_patterns_of_files_from_cannot_reach_is_named_with_3() {
         .says(&["home/loop/docs: Too many levels of symbolic links"]);
 }
 
+/// Anybody who may write there can make such an entry. It must not take the place of the others.
+#[test]
+fn a_pattern_that_is_the_name_of_an_entry_is_a_pattern() {
+    let bed = Bed::new();
+    plant(&bed, &["c/*", "c/?", "c/x", "c/long"]);
+    for (pattern, found) in [
+        ("c/*", &["c/*", "c/?", "c/long", "c/x"][..]),
+        ("c/?", &["c/*", "c/?", "c/x"]),
+    ] {
+        fs::write(bed.path("list"), pattern).unwrap();
+        bed.ok(["backup", "--files-from", "list"]);
+        assert_eq!(files(&bed), found, "{pattern}");
+    }
+}
+
+/// A store beside the data, in one folder.
+#[test]
+fn the_store_is_left_out_of_its_own_folder() {
+    let bed = Bed::new();
+    plant(&bed, &["store/photos/y", "store/photos/data/z"]);
+    let photos = ["store/photos/data/z", "store/photos/y"];
+    for path in ["store", "store/photos"] {
+        bed.ok(["backup", path]);
+        assert_eq!(files(&bed), photos, "{path}");
+    }
+    bed.run(["backup", "store/sessions", "store/photos"])
+        .expect(3)
+        .says(&["store/sessions: belongs to the store"]);
+    assert_eq!(files(&bed), photos);
+}
+
 #[test]
 fn markers_and_sizes_leave_out() {
     let bed = Bed::new();

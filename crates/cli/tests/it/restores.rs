@@ -401,3 +401,29 @@ fn a_path_that_is_no_pattern_is_restored_as_a_path() {
         .expect(1)
         .says(&["*.[ch", "cannot be understood"]);
 }
+
+/// A restored stream has the time of its backup, so that a newer backup is newer.
+#[test]
+fn if_newer_knows_the_newer_of_two_backups_of_a_stream() {
+    let bed = Bed::new();
+    for text in ["monday", "tuesday"] {
+        bed.fed(
+            ["backup", "--stdin", "--stdin-filename", "/dumps/db"],
+            text.as_bytes(),
+        )
+        .expect(0);
+    }
+    let restore = |id: &str, overwrite: &str| {
+        bed.ok(["restore", id, "-t", "to", "--overwrite", overwrite]);
+        fs::read_to_string(bed.path("to/dumps/db")).unwrap()
+    };
+    assert_eq!(restore("1", "if-newer"), "monday");
+    assert_eq!(restore("2", "if-newer"), "tuesday");
+    assert_eq!(restore("1", "if-newer"), "tuesday");
+    assert_eq!(restore("1", "always"), "monday");
+    fs::write(bed.path("to/dumps/db"), "changed since").unwrap();
+    assert_eq!(restore("2", "if-newer"), "changed since");
+    // A pattern of a folder includes what is below it.
+    bed.ok(["restore", "2", "-t", "in", "--include", "/dump?"]);
+    assert_eq!(fs::read_to_string(bed.path("in/dumps/db")).unwrap(), "tuesday");
+}

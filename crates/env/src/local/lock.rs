@@ -29,6 +29,9 @@ const PROBE_WAIT: Duration = Duration::from_millis(1);
 /// A lock's file disappears and reappears only while one process drops it and another takes it.
 const ATTEMPTS: u32 = 16;
 
+/// The folder of all locks of a store.
+pub(super) const ALL: &str = ".locks";
+
 #[derive(Debug)]
 struct LocalLock {
     file: File,
@@ -58,7 +61,7 @@ fn is_denied(error: &io::Error) -> bool {
 
 /// The path in the store: in `.locks/` the name, with a `+` for each slash. No name contains a `+`.
 fn lock_path(name: &ObjectName) -> String {
-    format!(".locks/{}", name.as_str().replace('/', "+"))
+    format!("{ALL}/{}", name.as_str().replace('/', "+"))
 }
 
 impl LocalStorage {

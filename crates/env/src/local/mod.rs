@@ -69,6 +69,9 @@ pub use access::Access;
 pub use cached::cached_bytes;
 pub use publish::PublishWay;
 
+/// Folders beside the objects that the storage has in its folder.
+pub const LOCAL_FOLDERS: [&str; 2] = [temporary::ALL, lock::ALL];
+
 /// Smaller objects are written together with later ones: starting each by itself would only cost
 /// calls.
 const WRITE_BACK_BYTES_MIN: u64 = 64 << 10;

@@ -27,7 +27,7 @@ use super::place::{self, Place};
 use crate::{Entropy, SystemEntropy};
 
 /// The folder of all temporary files of a store.
-const ALL: &str = ".tmp";
+pub(super) const ALL: &str = ".tmp";
 const ALIVE: &str = "alive";
 /// A sweeper can remove a folder only while it is being made. So many losses in a row have another
 /// cause.

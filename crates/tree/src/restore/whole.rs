@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::SystemTime;
 
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, unlinkat,
@@ -32,6 +33,8 @@ pub struct WholeFile {
     name: OsString,
     /// `None`: the file has no name, and disappears by itself.
     temporary: Option<Vec<u8>>,
+    /// The time of modification that it gets with its name.
+    modified: Option<SystemTime>,
 }
 
 impl WholeFile {
@@ -59,7 +62,7 @@ impl WholeFile {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = retry(|| openat(CWD, folder, flags, Mode::empty()))
             .map_err(|errno| TreeError::system(folder.as_os_str().as_bytes(), Action::Open, errno))?;
         let all = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
@@ -90,6 +93,7 @@ impl WholeFile {
             folder,
             name: name.to_owned(),
             temporary,
+            modified: None,
         })
     }
 
@@ -98,7 +102,20 @@ impl WholeFile {
         if !Path::new("/proc/self/fd").exists() {
             return Err(Errno::OPNOTSUPP);
         }
+        // A file system without links would refuse the name at the end, and all would be lost.
+        let other = open_nameless(folder, mode)?;
+        let superuser = rustix::process::geteuid().is_root();
+        let link = |name: &[u8]| link_open(superuser, &other, folder, name);
+        let (name, ()) = aside(temporary_names(), link).map_err(|_| Errno::OPNOTSUPP)?;
+        unlinkat(folder, &name[..], AtFlags::empty())?;
         open_nameless(folder, mode)
+    }
+
+    /// The file gets this time of modification with its name.
+    #[must_use]
+    pub fn modified(mut self, time: SystemTime) -> Self {
+        self.modified = Some(time);
+        self
     }
 
     /// The file, open for writing.
@@ -112,7 +129,7 @@ impl WholeFile {
     /// # Errors
     /// Of the system.
     pub fn finish(mut self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)?;
+        self.settle(len)?;
         if self.temporary.is_none() {
             let superuser = rustix::process::geteuid().is_root();
             let link = |name: &[u8]| link_open(superuser, &self.file, &self.folder, name);
@@ -126,12 +143,37 @@ impl WholeFile {
         Ok(())
     }
 
+    /// Gives the file what it has when it is whole.
+    fn settle(&self, len: u64) -> io::Result<()> {
+        if let Some(temporary) = &self.temporary
+            && !self.has(temporary)
+        {
+            let why = "another process has removed the temporary file";
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        }
+        self.file.set_len(len)?;
+        match self.modified {
+            Some(time) => self.file.set_modified(time),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this name is this file's.
+    fn has(&self, name: &[u8]) -> bool {
+        let found = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let identity = |stat| {
+            let facts = Facts::of(&stat);
+            (facts.device, facts.inode)
+        };
+        matches!((found, fstat(&self.file)), (Ok(found), Ok(own)) if identity(found) == identity(own))
+    }
+
     /// As [`Self::finish`], unless there is an entry of that name by now.
     ///
     /// # Errors
     /// `AlreadyExists`. Of the system.
     pub fn finish_if_free(mut self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)?;
+        self.settle(len)?;
         let name = self.name.as_bytes();
         match &self.temporary {
             None => link_open(
@@ -158,14 +200,8 @@ fn temporary_names() -> impl FnMut() -> Vec<u8> {
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        let Some(temporary) = &self.temporary else { return };
-        let found = statat(&self.folder, &temporary[..], AtFlags::SYMLINK_NOFOLLOW);
-        let identity = |stat| {
-            let facts = Facts::of(&stat);
-            (facts.device, facts.inode)
-        };
-        if let (Ok(found), Ok(own)) = (found, fstat(&self.file))
-            && identity(found) == identity(own)
+        if let Some(temporary) = &self.temporary
+            && self.has(temporary)
         {
             // If it cannot be removed, the next restore to the folder removes it.
             unlinkat(&self.folder, &temporary[..], AtFlags::empty()).ok();

@@ -59,6 +59,8 @@ struct Frame {
     ignored: Option<Arc<Ignored>>,
     /// The only name to walk, if a marker said so.
     only: Option<Vec<u8>>,
+    /// Whether it is the store's folder.
+    is_store: bool,
 }
 
 impl Lister {
@@ -94,6 +96,7 @@ impl Lister {
             inside: Some(files.mount),
             ignored: files.ignored,
             only: None,
+            is_store: false,
         });
         lister
     }
@@ -125,7 +128,7 @@ impl Lister {
         let noted = self.steps.len();
         self.record.add(&place, path.clone(), &facts, &mut self.steps);
         let inside = top.is_root.then(|| self.mount_of(&place, &facts));
-        self.push(folder, path, top.children, inside, (&descriptor, noted));
+        self.push(folder, path, top.children, inside, (&descriptor, noted, &facts));
         Ok(())
     }
 
@@ -139,6 +142,10 @@ impl Lister {
         let folder = frame.folder.clone();
         let path = order::join(&frame.path, name);
         let root = frame.roots.remove(name);
+        // Other entries of the store are not among the names.
+        if frame.is_store && root.is_some() && options.is_of_store(name) {
+            return Err(TreeError::IsStore { path });
+        }
         let is_root = root.as_ref().is_some_and(|r| r.is_root);
         let on_the_way = root.as_ref().is_some_and(|r| !r.children.is_empty());
         let follows = on_the_way || root.as_ref().is_some_and(|r| r.follows);
@@ -194,20 +201,7 @@ impl Lister {
         if follows && !is_folder {
             return Err(TreeError::NotAFolder { path });
         }
-        let id = FolderId {
-            device: facts.device,
-            inode: facts.inode,
-        };
-        let is_left_out = is_folder && options.leave_out.contains(&id);
-        if is_left_out && is_root {
-            return Err(TreeError::IsStore { path });
-        }
-        if is_left_out && !on_the_way {
-            return Ok(());
-        }
-        if is_left_out {
-            inside = None;
-        } else if is_root {
+        if is_root {
             inside = Some(self.mount_of(&place, &facts));
         } else if ignored::leave_out(ignored.as_ref(), &path, is_folder) {
             if !on_the_way {
@@ -251,7 +245,8 @@ impl Lister {
             return Err(TreeError::Vanished { path });
         }
         let roots = root.map(|r| r.children).unwrap_or_default();
-        self.push(entered.folder, path, roots, inside, (&entered.descriptor, noted));
+        let at = (&*entered.descriptor, noted, now);
+        self.push(entered.folder, path, roots, inside, at);
         Ok(())
     }
 
@@ -315,11 +310,20 @@ impl Lister {
         path: Vec<u8>,
         roots: BTreeMap<Vec<u8>, RootNode>,
         inside: Option<Mount>,
-        (descriptor, noted): (&OwnedFd, usize),
+        (descriptor, noted, facts): (&OwnedFd, usize, &Facts),
     ) {
         let mut names = Names::default();
         if inside.is_some() {
             self.read_open(&path, descriptor, noted, &mut names);
+        }
+        let options = &self.record.common.options;
+        let id = FolderId {
+            device: facts.device,
+            inode: facts.inode,
+        };
+        let is_store = options.store.as_ref().is_some_and(|store| store.folder == id);
+        if is_store {
+            names.retain(|name| !options.is_of_store(name));
         }
         for name in roots.keys() {
             names.push(name, FileType::Unknown);
@@ -348,6 +352,7 @@ impl Lister {
             inside,
             ignored,
             only,
+            is_store,
         });
     }
 }

@@ -33,6 +33,12 @@ impl Names {
         self.bytes.extend_from_slice(name);
     }
 
+    /// Removes those that are not to stay.
+    pub(super) fn retain(&mut self, stays: impl Fn(&[u8]) -> bool) {
+        let bytes = &self.bytes;
+        self.spans.retain(|span| stays(&bytes[span.from..span.to]));
+    }
+
     /// Sorts them, and removes duplicates.
     pub(super) fn sort(&mut self) {
         let bytes = &self.bytes;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use format::listing::{EntryKind, ListingEntry};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat};
 
-use super::{FolderId, Marker, Walk};
+use super::{FolderId, Marker, StoreFolder, Walk};
 use crate::folder::Folder;
 use crate::testing::{bytes_of, names, options, path_of, read, walk};
 use crate::{ExcludeBuilder, LostLinks, Roots, TreeError, WalkOptions, order};
@@ -223,7 +223,7 @@ fn markers_sizes_and_folders_are_left_out() {
         "cache/sub/y",
         "fake/CACHEDIR.TAG",
         "fake/x",
-        "store/x",
+        "store/data",
         "large",
         "n/.nobackup",
         "n/x",
@@ -231,7 +231,7 @@ fn markers_sizes_and_folders_are_left_out() {
     let tag = [&Marker::cache_folder().header[..], b"\n# more"].concat();
     fs::write(dir.path().join("cache/CACHEDIR.TAG"), tag).unwrap();
     fs::write(dir.path().join("large"), vec![1; 1001]).unwrap();
-    let store = FolderId::of(&dir.path().join("store")).unwrap();
+    let store = store(&dir.path().join("store"));
     let found = walk(WalkOptions {
         markers: vec![
             Marker::cache_folder(),
@@ -241,7 +241,7 @@ fn markers_sizes_and_folders_are_left_out() {
             },
         ],
         file_bytes_max: Some(1000),
-        leave_out: [store].into(),
+        store: Some(store),
         ..options(dir.path())
     });
     let want = [
@@ -252,17 +252,31 @@ fn markers_sizes_and_folders_are_left_out() {
         "/fake/x",
         "/n",
         "/n/.nobackup",
+        "/store",
     ];
     assert_eq!(names(dir.path(), &found), want);
 }
 
+/// A store with the entries `data` and `reserve`.
+fn store(folder: &Path) -> StoreFolder {
+    StoreFolder {
+        folder: FolderId::of(folder).unwrap(),
+        names: vec![b"data".to_vec(), b"reserve".to_vec()],
+    }
+}
+
 #[test]
-fn a_path_in_the_folder_of_the_store_is_walked_and_the_store_itself_is_an_error() {
-    let dir = tree(&["disk/containers/x", "disk/photos/y"]);
+fn the_store_is_left_out_and_what_else_is_in_its_folder_is_not() {
+    let dir = tree(&[
+        "disk/data/x",
+        "disk/reserve",
+        "disk/photos/y",
+        "disk/photos/data/z",
+    ]);
     let walk = |roots: &[&str]| {
         let walk = Walk::new(WalkOptions {
             roots: Roots::new(dir.path(), roots),
-            leave_out: [FolderId::of(&dir.path().join("disk")).unwrap()].into(),
+            store: Some(store(&dir.path().join("disk"))),
             ..options(dir.path())
         });
         let (found, faults): (Vec<_>, Vec<_>) = walk.partition(Result::is_ok);
@@ -270,11 +284,27 @@ fn a_path_in_the_folder_of_the_store_is_walked_and_the_store_itself_is_an_error(
         let faults: Vec<_> = faults.into_iter().filter_map(Result::err).collect();
         (names(dir.path(), &found), faults)
     };
-    let (found, faults) = walk(&["disk/photos"]);
-    assert_eq!(found, ["/disk", "/disk/photos", "/disk/photos/y"]);
-    assert!(faults.is_empty(), "{faults:?}");
-    let (_, faults) = walk(&["disk"]);
-    assert!(matches!(faults[..], [TreeError::IsStore { .. }]), "{faults:?}");
+    let photos = [
+        "/disk",
+        "/disk/photos",
+        "/disk/photos/data",
+        "/disk/photos/data/z",
+        "/disk/photos/y",
+    ];
+    for roots in [&["disk/photos"][..], &["disk"], &["."], &["disk", "disk/photos"]] {
+        let (found, faults) = walk(roots);
+        assert_eq!(found, photos, "{roots:?}");
+        assert!(faults.is_empty(), "{roots:?}: {faults:?}");
+    }
+    // What names the store's own entries is an error, and the others are walked.
+    for root in ["disk/data", "disk/data/x", "disk/reserve"] {
+        let (found, faults) = walk(&[root, "disk/photos"]);
+        assert_eq!(found, photos, "{root}");
+        assert!(
+            matches!(faults[..], [TreeError::IsStore { .. }]),
+            "{root}: {faults:?}"
+        );
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! folder. A missing entry is no match. Any other error is a fault beside the matches, because
 //! entries behind it may match. Nothing here is shared, so any thread may call it.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -48,7 +49,12 @@ pub(super) fn expand(pattern: &str) -> Result<Expansion, String> {
     let mut expansion = Expansion::default();
     // Paths that match the first parts of the pattern, and how many parts that are.
     let mut pending = vec![(PathBuf::from(begin), 0)];
+    // Two `**` come to a folder in several ways.
+    let mut seen = HashSet::new();
     while let Some((path, matched)) = pending.pop() {
+        if !seen.insert((path.clone(), matched)) {
+            continue;
+        }
         let next = matched + 1;
         match parts.get(matched) {
             None => {
@@ -81,7 +87,6 @@ pub(super) fn expand(pattern: &str) -> Result<Expansion, String> {
             }
         }
     }
-    // Two `**` find an entry in several ways.
     expansion.found.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
     expansion.found.dedup();
     expansion

@@ -88,11 +88,13 @@ fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
 }
 
-/// Adds the paths that a line names: those that match it as a pattern, or the path itself. Returns
-/// how many folders and entries could not be read to find them.
+/// Adds the paths that a line names: those that match it as a pattern, or the path itself. A line
+/// with `*` or `?` is a pattern also if an entry has that very name: it matches itself, and anybody
+/// may have made it. Returns how many folders and entries could not be read to find them.
 fn matches_of(line: &[u8], file: &Path, output: Output, paths: &mut Vec<PathBuf>) -> Result<usize> {
     let path = path_of(line);
-    if !expand::has_wildcard(line) || path.symlink_metadata().is_ok() {
+    let is_pattern = line.iter().any(|byte| matches!(byte, b'*' | b'?'));
+    if !expand::has_wildcard(line) || !is_pattern && path.symlink_metadata().is_ok() {
         paths.push(path);
         return Ok(0);
     }
