@@ -6,12 +6,14 @@
 
 mod parts;
 mod series;
+mod top;
 
 use std::fmt::Arguments;
 
 use parts::{container_tail, epoch_part, hex_digit, parse_container_tail, parse_epoch, parse_revision};
 use parts::{parse_sequence, parse_session_part, plain, plain32, sequence_part, session_part, under};
 pub use series::{SERIES_FOLDER, parse_settings, settings};
+pub use top::TOP_FOLDER;
 use types::SessionId;
 use types::{ContainerId, ContainerKind, Epoch, Generation, ObjectName, Revision, SequenceNumber, SeriesId};
 
@@ -48,27 +50,6 @@ pub const INDEX_FOLDER: &str = "index";
 const BODY_SUFFIX: &str = ".body";
 /// The object that prune deletes first when the disk is full.
 pub const RESERVE: &str = "reserve";
-
-/// The names of all entries in the top folder of a store.
-pub const TOP_FOLDER: [&str; 17] = [
-    CONFIG_FOLDER,
-    MIRROR_FOLDER,
-    BACKUPS_FOLDER,
-    SESSIONS_FOLDER,
-    GROUPS_FOLDER,
-    CONDEMNED_FOLDER,
-    REMOVED_FOLDER,
-    DAMAGED_FOLDER,
-    LEASE_FOLDER,
-    INDEX_FOLDER,
-    SERIES_FOLDER,
-    RESERVE,
-    ContainerKind::Data.folder(),
-    ContainerKind::Recipe.folder(),
-    ContainerKind::Archive.folder(),
-    ContainerKind::Catalog.folder(),
-    ContainerKind::Small.folder(),
-];
 
 /// One of the two copies of a config revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -187,8 +187,8 @@ impl Volume {
     }
 
     /// How many of these blocks a batch may take: each page that it changes needs blocks in the
-    /// next checkpoint, which are reserved from now on. At least those of one page: a batch may stay
-    /// open for long, and overwrites and trims go on meanwhile.
+    /// next checkpoint, which are reserved from now on. At least those of one page. A batch may
+    /// stay open for long, and overwrites and trims go on then.
     fn reserve_pages(&self, lbas: &[Lba], slot: &Slot) -> Result<usize> {
         let spare = |core: &Core| {
             let kept = core.reserve() + KEPT_FOR_OVERWRITES + KEPT_FOR_CUTS;

@@ -337,8 +337,9 @@ impl Volume {
 
     /// If very many references wait to be given back, gives so many batches back: the list is in
     /// memory. One thread does this, and others wait for it. A request waits for no more: after the
-    /// index was away the list may be many times as long, and the collector shortens it. If it fails, the collector tries again later, and
-    /// requests go on meanwhile. The caller holds no lock.
+    /// index was away the list may be many times as long, and the collector shortens it. If it
+    /// fails, the collector tries again later, and requests go on meanwhile. The caller holds no
+    /// lock.
     fn shorten_references(&self, batches: u32) -> Result<()> {
         let is_long = || self.core().unreferenced.len() > REFERENCES_MAX;
         if !is_long() {
