@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::TARGET;
 use crate::output::Output;
-use crate::screen::{shown, shown_lines};
+use crate::screen::{shown, shown_json, shown_lines};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ pub fn not_understood(error: &clap::Error) -> ExitCode {
             message: message.trim_end(),
         };
         if let Ok(line) = serde_json::to_string(&line) {
-            drop(writeln!(std::io::stderr().lock(), "{line}"));
+            drop(writeln!(std::io::stderr().lock(), "{}", shown_json(&line)));
             return code.into();
         }
     }

@@ -1,11 +1,11 @@
 //! Operations on backups that the server runs.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onefold::calls::{Call, Report};
 use onefold::errors::RestoreError;
-use onefold::{Error, Monitor, Warning, WorkUnit};
+use onefold::{Clock, Error, Monitor, Warning, WorkUnit};
 use wire::{Wire, request};
 
 use crate::connection::Connection;
@@ -13,6 +13,8 @@ use crate::error::ClientError;
 
 /// How often the client looks whether its user has asked to stop.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a client rests before it asks for a place again, at most, in seconds.
+const REST_MAX_S: u32 = 15;
 
 /// What a server did with a call.
 #[derive(Debug)]
@@ -51,4 +53,13 @@ pub(crate) fn call(connection: &Connection, call: &Call, monitor: &Monitor) -> o
     }
     let report: Report = serde_json::from_slice(&report).map_err(protocol)?;
     Ok(Called::Done(Box::new(report)))
+}
+
+/// Rests before the next attempt, longer each time: the server has no place for the operation, and
+/// those before it may take hours.
+pub(crate) fn rest(clock: &dyn Clock, attempt: u32, cancel: &AtomicBool) {
+    let until = clock.monotonic() + Duration::from_secs(attempt.min(REST_MAX_S).into());
+    while clock.monotonic() < until && !cancel.load(Ordering::Relaxed) {
+        clock.sleep(LOOK);
+    }
 }

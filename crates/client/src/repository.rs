@@ -287,6 +287,7 @@ impl Repository for RemoteRepository {
                 }
                 Called::Busy(why) => {
                     drop(connection);
+                    calls::rest(&*self.clock, attempt, monitor.cancel());
                     if attempt >= CALL_ATTEMPTS_MAX || !self.wait_for_server(attempt, monitor.cancel()) {
                         return Err(why.into());
                     }

@@ -59,6 +59,7 @@ pub(crate) fn run(
     let begin = user.ensure(Right::Write).and_then(|()| beginning(&body));
     drop(body);
     let begun = begin.and_then(|begin| {
+        let _name = state.memory.name(&user.shares.owner, &begin.name)?;
         end_lost(state, namespace, &begin.replaces)?;
         let running = state
             .running_backups
@@ -172,6 +173,7 @@ pub(crate) fn committed(state: &State, user: &User, body: Body) -> Result<Vec<Co
     } = Sought::from_bytes(&body)?;
     ensure_within_limits(&about)?;
     drop(body);
+    let _name = state.memory.name(&user.shares.owner, &about.name)?;
     end_lost(state, user.namespace.name(), &[attempt])?;
     // A client of a tunnel has another process with each connection, and the one before may still
     // commit.

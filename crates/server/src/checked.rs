@@ -227,6 +227,7 @@ impl<'a> Checker<'a> {
 
     /// The offers of copied segments, if the client knows their fingerprints.
     fn copies(&self, run: &CopiedRun) -> Result<Vec<Offer>, Refusal> {
+        self.state().ensure_bounded(self.session.unplaced())?;
         if !self.may_read {
             return Err(lie("this token may not refer to earlier backups"));
         }

@@ -20,6 +20,7 @@
 
 use std::time::Duration;
 
+use format::manifest::SeriesName;
 use wire::{Refusal, RefusalKind};
 
 use crate::gate::{Gate, Permit};
@@ -32,8 +33,12 @@ const BASE_BYTES: u64 = 96 << 20;
 const ANSWERS_BYTES_MIN: u64 = 24 << 20;
 /// Memory of one running backup.
 const BACKUP_BYTES: u64 = 40 << 20;
-/// Shorter bodies are not counted: [`crate::accepting`] limits the number of connections.
+/// Shorter bodies are not counted: [`crate::guests`] limits the number of connections.
 const SMALL_BYTES: usize = 64 << 10;
+/// Names of backups that wait, of all owners and of one. The longest takes some 13 MiB.
+const NAMES_BYTES: (u64, u64) = (64 << 20, 32 << 20);
+/// The least that a path takes in memory.
+const PATH_BYTES: usize = 40;
 /// Operations that work long, at once. One owner has one.
 const LONG_CALLS: u64 = 2;
 /// Other operations, at once, and those of one owner.
@@ -49,6 +54,7 @@ pub(crate) struct Memory {
     bodies: Gate,
     answers: Gate,
     backups: Gate,
+    names: Gate,
     long_calls: Gate,
     short_calls: Gate,
 }
@@ -76,6 +82,7 @@ impl Memory {
             answers: Gate::new(answers, answers / 2),
             // One owner leaves a place to others.
             backups: Gate::new(backups, (backups - backups / 4).min(backups - 1).max(1)),
+            names: Gate::new(NAMES_BYTES.0, NAMES_BYTES.1),
             long_calls: Gate::new(LONG_CALLS, 1),
             short_calls: Gate::new(SHORT_CALLS.0, SHORT_CALLS.1),
         }
@@ -128,6 +135,25 @@ impl Memory {
         })
     }
 
+    /// The memory of a backup's name while the backup waits for its place, or for its end. A short
+    /// one is not counted.
+    pub(crate) fn name(&self, owner: &str, name: &SeriesName) -> Result<Option<Permit>, Refusal> {
+        let bytes: usize = name.paths.iter().map(|path| path.len() + PATH_BYTES).sum();
+        if bytes <= SMALL_BYTES {
+            return Ok(None);
+        }
+        let permit = self
+            .names
+            .take(owner, bytes as u64, Duration::ZERO)
+            .ok_or_else(|| {
+                Refusal::new(
+                    RefusalKind::Busy,
+                    "too many backups with long lists of paths wait at the same time; try again later",
+                )
+            })?;
+        Ok(Some(permit))
+    }
+
     /// A place for a running backup.
     pub(crate) fn backup(&self, owner: &str) -> Result<Permit, Refusal> {
         self.backups.take(owner, 1, PATIENCE).ok_or_else(|| {
@@ -142,6 +168,24 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A client may send a list of paths for each of many connections, and all wait for long.
+    #[test]
+    fn few_backups_with_long_names_wait_at_once() {
+        let memory = Memory::new(0);
+        let name = |paths: usize| SeriesName {
+            host: b"host".to_vec(),
+            paths: (0..paths).map(|n| n.to_string().into_bytes()).collect(),
+        };
+        let (short, long) = (name(1000), name(131_072));
+        assert!(memory.name("one", &short).unwrap().is_none());
+        let held: Vec<_> = (0..100).map_while(|_| memory.name("one", &long).ok()).collect();
+        assert_eq!(held.len(), 5);
+        assert!(memory.name("one", &long).is_err());
+        assert!(memory.name("other", &long).unwrap().is_some());
+        drop(held);
+        assert!(memory.name("one", &long).unwrap().is_some());
+    }
 
     #[test]
     fn each_amount_of_memory_has_room_for_a_backup_and_a_message() {

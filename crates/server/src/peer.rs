@@ -117,10 +117,18 @@ pub(crate) struct Message {
 
 /// The bytes of a message, and the memory that they have. Other clients wait for this memory. So
 /// the body is dropped as soon as the message is decoded, before anything that waits for the
-/// client: an answer, a place, the next message.
+/// client: an answer, a place, the next message. If what is decoded is as large, and is needed for
+/// long, the memory stays ([`Body::into_memory`]).
 pub(crate) struct Body {
     bytes: Vec<u8>,
-    _memory: Option<Permit>,
+    memory: Option<Permit>,
+}
+
+impl Body {
+    /// Drops the bytes, and keeps their memory. A short message has none.
+    pub(crate) fn into_memory(self) -> Option<Permit> {
+        self.memory
+    }
 }
 
 impl Deref for Body {
@@ -235,10 +243,7 @@ impl Incoming {
         (self.deadline)(None);
         Ok(Some(Message {
             head,
-            body: Body {
-                bytes,
-                _memory: memory,
-            },
+            body: Body { bytes, memory },
             processing: Some(processing),
         }))
     }

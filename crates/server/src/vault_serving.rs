@@ -15,6 +15,7 @@ use types::{ObjectName, Revision, SessionId};
 use wire::{LISTED_MAX, OBJECT_BYTES_MAX, PutPart, Refusal, RefusalKind, StorageRequest, Wire, request};
 
 use crate::error::ServerError;
+use crate::gate::Permit;
 use crate::peer::{Message, Peer, Token, failed, not_allowed};
 use crate::rights::{Right, Rights};
 use crate::shares::{Answer, Shares};
@@ -110,12 +111,14 @@ impl<'a> VaultUser<'a> {
                     Err(Refusal::new(RefusalKind::Malformed, why))
                 }
             };
-            drop(body);
+            // The decoded names are as large, for as long as they are looked up.
+            let looks_up = matches!(wanted, Ok(Wanted::Other(StorageRequest::ListIn(..))));
+            let memory = body.into_memory().filter(|_| looks_up);
             let shared = (self.state, &self.shares);
             let answer = Answer::to(head.number, processing, &peer.writer, shared);
             match wanted {
                 Ok(Wanted::Put) => answer.whole(Ok(Vec::new()))?,
-                Ok(Wanted::Other(request)) => self.answer(answer, request)?,
+                Ok(Wanted::Other(request)) => self.answer(answer, request, memory)?,
                 Err(refusal) => answer.refuse(&refusal)?,
             }
         }
@@ -253,7 +256,13 @@ impl<'a> VaultUser<'a> {
         Ok(is_prefix && rest.is_empty())
     }
 
-    fn answer(&self, answer: Answer<'_>, request: StorageRequest) -> Result<(), TransportError> {
+    /// Answers a request. `memory`: that of its message, if it is needed until the answer is known.
+    fn answer(
+        &self,
+        answer: Answer<'_>,
+        request: StorageRequest,
+        memory: Option<Permit>,
+    ) -> Result<(), TransportError> {
         let storage = &self.vault.storage;
         match request {
             StorageRequest::Get(name, wanted) => {
@@ -266,6 +275,7 @@ impl<'a> VaultUser<'a> {
             StorageRequest::List(folder) => return send_list(answer, storage.list(&folder)),
             StorageRequest::ListIn(folder, sub_folders) => {
                 let listed = storage.list_in(&folder, &sub_folders.into_iter().collect());
+                drop(memory);
                 return send_list(answer, listed);
             }
             StorageRequest::ListFolders(folder) => {
@@ -324,11 +334,11 @@ impl<'a> VaultUser<'a> {
     fn delete(&self, name: &ObjectName) -> Result<(), Refusal> {
         let (home, storage) = (&self.state.home, &self.vault.storage);
         let disown = |session| home.drop_owner(&self.namespace, session).map_err(failed);
-        if let Some((session, SessionObject::Claim)) = names::parse_session_object(name)
-            && !self.is_ended_reader(session)?
-        {
+        if let Some((session, SessionObject::Claim)) = names::parse_session_object(name) {
             self.ensure_passed(session)?;
-            disown(session)?;
+            if !self.is_ended_reader(session)? {
+                disown(session)?;
+            }
         }
         storage.delete(name).map_err(|error| refusal(&error))?;
         if let Some((_, session, Revision::FIRST)) = names::parse_manifest(name) {

@@ -17,7 +17,7 @@ use crate::TreeError;
 
 /// Limit of all expressions together, and of the cache of their automaton. `globset` has 10 MiB for
 /// each: 7000 globs such as `name7?x[!a]*` fit, and 10,000 do not. The expressions of 10,000 fit
-/// here, though a character takes more than a byte. So a list that `globset` takes is not refused.
+/// here, though a character takes more than a byte.
 const EXPRESSIONS_BYTES_MAX: usize = 64 << 20;
 
 /// A glob that has been parsed.
