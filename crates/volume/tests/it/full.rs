@@ -323,3 +323,43 @@ fn a_removed_volume_gives_back_a_full_pool() {
     let filled = fill(&mut world, &open, 1);
     assert!(filled > before + 64, "{before}, then {filled}");
 }
+
+/// The open batch of an index that gives no answer takes no block that is kept for trims.
+#[test]
+fn a_full_pool_trims_while_the_index_gives_no_answer() {
+    const LEAF: u64 = 512;
+    let mut world = World::sized(VolumeSettings::default(), SMALL_EXTENTS, 250_000);
+    let open = world.open().unwrap();
+    let flush = Op::Flush { volume: 0 };
+    // Many pages, each of which a batch changes.
+    for page in 0..300 {
+        let write = Op::Write {
+            volume: 0,
+            lba: page * LEAF,
+            count: 1,
+            number: 50_000 + page,
+        };
+        world.run(&open, write).unwrap();
+    }
+    fill(&mut world, &open, 0);
+    world.run_all(&open, &[flush, flush]).unwrap();
+    (1..=60).for_each(|call| world.index.fail_apply(call, ddi::fault::Failure::Before));
+    let found = world.run(&open, Op::Find { volume: 0 });
+    assert!(matches!(found, Err(VolumeError::Index(_))), "{found:?}");
+    for page in 0..300 {
+        let cut = Op::Cut {
+            volume: 0,
+            lba: page * LEAF,
+            count: 1,
+        };
+        let ended = world.run(&open, cut);
+        assert!(
+            ended.is_ok(),
+            "page {page}: {ended:?} {:?}",
+            open.volumes[0].stats()
+        );
+    }
+    world.compare(&open, Crash::Kill, "away");
+    world.index.clear_failures();
+    world.settle(&open, "back");
+}
