@@ -228,12 +228,10 @@ pub(crate) fn included(snapshot: &Snapshot, request: &RestoreRequest) -> (Vec<bo
     let is_met: Vec<_> = request.include.iter().map(is_it).collect();
     let whole = [b"/", name.as_os_str().as_bytes()].concat();
     // A pattern that matches a folder includes what is below it.
-    let ends = (1..=whole.len()).filter(|end| whole.get(*end).is_none_or(|byte| *byte == b'/'));
+    let mut ends = (1..=whole.len()).filter(|end| whole.get(*end).is_none_or(|byte| *byte == b'/'));
     let is_asked = request.include.is_empty() && request.patterns.is_empty()
         || is_met.contains(&true)
-        || ends
-            .into_iter()
-            .any(|end| request.patterns.excludes(&whole[..end]));
+        || ends.any(|end| request.patterns.excludes(&whole[..end]));
     (is_met, is_asked)
 }
 

@@ -70,8 +70,15 @@ impl Plan {
 
     /// Whether something is dead that no earlier epoch has left in place.
     fn is_news(&self, dead: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) -> bool {
-        let new = |slots: &&ContainerSlots| !self.unread.contains(&slots.container);
-        is_news(dead.iter().filter(new), left, ended)
+        let was_left = |slots: &ContainerSlots| {
+            let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
+            at.is_ok_and(|at| left[at].slots == *slots)
+        };
+        let of_epoch = |slots: &ContainerSlots| ended.by_epoch.contains(&slots.container.session);
+        let is_known = |slots: &ContainerSlots| self.unread.contains(&slots.container);
+        !dead
+            .iter()
+            .all(|slots| was_left(slots) || of_epoch(slots) || is_known(slots))
     }
 }
 
@@ -86,19 +93,6 @@ fn slots_of(slots: &ContainerSlots) -> SlotSet {
 fn on_list(listed: &[ContainerSlots], slots: &ContainerSlots) -> Option<SlotSet> {
     let at = listed.binary_search_by_key(&slots.container, |listed| listed.container);
     at.ok().map(|at| slots_of(&listed[at]))
-}
-
-fn is_news<'a>(
-    mut dead: impl Iterator<Item = &'a ContainerSlots>,
-    left: &[LeftSlots],
-    ended: &Ended,
-) -> bool {
-    let was_left = |slots: &ContainerSlots| {
-        let at = left.binary_search_by_key(&slots.container, |left| left.slots.container);
-        at.is_ok_and(|at| left[at].slots == *slots)
-    };
-    let of_epoch = |slots: &ContainerSlots| ended.by_epoch.contains(&slots.container.session);
-    !dead.all(|slots| was_left(slots) || of_epoch(slots))
 }
 
 /// The inputs of a plan.

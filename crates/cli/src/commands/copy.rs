@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use cli_support::Code;
 use cli_support::output::{Output, bytes, count, local_time, lossy, utc_time};
 use cli_support::progress::{self, Screen, Status};
+use cli_support::{Code, code_of};
 use onefold::{
-    Copied, CopyReport, CopyRequest, CopyStep, ErrorKind, IngestOptions, Monitor, NotCopied, Snapshot,
-    operations, shell_words,
+    Copied, CopyReport, CopyRequest, CopyStep, IngestOptions, Monitor, NotCopied, Snapshot, operations,
+    shell_words,
 };
 use serde::Serialize;
 
@@ -171,11 +171,8 @@ pub(super) fn open_source(
         None if may_share => password::existing(global),
         None => password::ask(ASKED),
     };
-    let is_wrong = |opened: &Result<Opened>| {
-        let error = opened.as_ref().err();
-        let error = error.and_then(|error| error.downcast_ref::<onefold::Error>());
-        error.map(onefold::Error::kind) == Some(ErrorKind::WrongPassword)
-    };
+    let is_wrong =
+        |opened: &Result<Opened>| opened.as_ref().map_err(code_of).err() == Some(Code::WrongPassword);
     let far = global.far.reading();
     let mut opened = open_as(global, &far, place, (&credential, false));
     if is_wrong(&opened) && !is_said && may_share && password::can_ask() {

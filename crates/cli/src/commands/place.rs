@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use cli_support::{Code, code_of};
 use client::{Listings, RemoteRepository, RemoteStorage, Target, Tokens};
 use onefold::repository::Repository;
 use onefold::{
-    CacheOptions, Credential, Env, ErrorKind, ObjectStoreLocation, ObjectStoreOptions, Store, SystemClock,
-    SystemEntropy,
+    CacheOptions, Credential, Env, ObjectStoreLocation, ObjectStoreOptions, Store, SystemClock, SystemEntropy,
 };
 use transport::{Address, Traffic, Tunnel};
 
@@ -133,8 +133,7 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
     let is_at_hand = password::is_at_hand(global);
     let credential: (&dyn Fn() -> Result<Credential>, bool) = (&|| password::existing(global), is_at_hand);
     let opened = open_as(global, &global.far, place(global)?, credential).inspect_err(|error| {
-        let error = error.downcast_ref::<onefold::Error>();
-        if error.map(onefold::Error::kind) == Some(ErrorKind::WrongPassword) {
+        if code_of(error) == Code::WrongPassword {
             password::forget_typed();
         }
     })?;

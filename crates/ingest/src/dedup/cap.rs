@@ -3,8 +3,8 @@
 //!
 //! A window is a run of whole segments of at least a given length, or with so many chunks that wait
 //! ([`super::waiting`]). Pure: the accounts of one stream, which change only in the order of its
-//! segments. Chunks that this session has just stored
-//! are not charged, because they are near the window's new chunks.
+//! segments. Chunks that this session has just stored are not charged, because they are near the
+//! window's new chunks.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::SystemTime;
@@ -104,9 +104,8 @@ impl WholeFile {
         }
         // A file system without links would refuse the name at the end, and all would be lost.
         let other = open_nameless(folder, mode)?;
-        let superuser = rustix::process::geteuid().is_root();
-        let link = |name: &[u8]| link_open(superuser, &other, folder, name);
-        let (name, ()) = aside(temporary_names(), link).map_err(|_| Errno::OPNOTSUPP)?;
+        let made = aside(temporary_names(), |name| link(&other, folder, name));
+        let (name, ()) = made.map_err(|_| Errno::OPNOTSUPP)?;
         unlinkat(folder, &name[..], AtFlags::empty())?;
         open_nameless(folder, mode)
     }
@@ -131,10 +130,9 @@ impl WholeFile {
     pub fn finish(mut self, len: u64) -> io::Result<()> {
         self.settle(len)?;
         if self.temporary.is_none() {
-            let superuser = rustix::process::geteuid().is_root();
-            let link = |name: &[u8]| link_open(superuser, &self.file, &self.folder, name);
             flock(&self.file, FlockOperation::NonBlockingLockExclusive).ok();
-            self.temporary = Some(aside(temporary_names(), link)?.0);
+            let made = aside(temporary_names(), |name| link(&self.file, &self.folder, name))?;
+            self.temporary = Some(made.0);
         }
         if let Some(temporary) = &self.temporary {
             retry(|| renameat(&self.folder, &temporary[..], &self.folder, &self.name))?;
@@ -176,17 +174,17 @@ impl WholeFile {
         self.settle(len)?;
         let name = self.name.as_bytes();
         match &self.temporary {
-            None => link_open(
-                rustix::process::geteuid().is_root(),
-                &self.file,
-                &self.folder,
-                name,
-            )?,
+            None => link(&self.file, &self.folder, name)?,
             Some(temporary) => rename_to_free(&self.folder, temporary, name)?,
         }
         self.temporary = None;
         Ok(())
     }
+}
+
+/// Gives a file without a name this one, which must be free.
+fn link(file: impl AsFd, folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    link_open(rustix::process::geteuid().is_root(), file, folder, name)
 }
 
 /// The temporary names of this process, one after the other.
