@@ -15,6 +15,8 @@ class Program:
     name = ""
     #: Whether a prune leaves unused what it leaves by default, or nothing.
     prunes_as_usual = False
+    #: The file of the server's certificate, if it speaks TLS.
+    certificate = None
 
     def __init__(self, folder, port):
         self.folder, self.port = folder, port
@@ -33,6 +35,8 @@ class Program:
             NO_PROXY="127.0.0.1",
             no_proxy="127.0.0.1",
         )
+        if self.certificate:
+            self.env["SSL_CERT_FILE"] = str(self.certificate)
 
     @classmethod
     def path(cls):
@@ -52,8 +56,11 @@ class Program:
             raise SystemExit(f"{self.name} {words[0]} ended with {done.returncode}:\n{done.stderr}")
         return done.stdout
 
+    def host(self):
+        return f"http{'s' if self.certificate else ''}://127.0.0.1:{self.port}"
+
     def url(self):
-        return f"s3:http://127.0.0.1:{self.port}/{BUCKET}/{self.prefix}"
+        return f"s3:{self.host()}/{BUCKET}/{self.prefix}"
 
     def all_unused(self, *options):
         """These options, which make a prune free all that is unused, unless it prunes as usual."""
@@ -129,7 +136,7 @@ class Rustic(Program):
         profile = folder / "home" / "bench.toml"
         profile.write_text(
             '[repository]\nrepository = "opendal:s3"\npassword = "bench"\n\n[repository.options]\n'
-            f'bucket = "{BUCKET}"\nroot = "/{self.prefix}"\nendpoint = "http://127.0.0.1:{port}"\n'
+            f'bucket = "{BUCKET}"\nroot = "/{self.prefix}"\nendpoint = "{self.host()}"\n'
             f'region = "{REGION}"\naccess_key_id = "{KEY}"\nsecret_access_key = "{SECRET}"\n'
         )
         self.words = ["--log-level", "error", "--no-progress", "-P", str(profile.with_suffix(""))]
@@ -169,7 +176,8 @@ class Kopia(Program):
     def new(self):
         self.run(
             "repository", "create", "s3", f"--bucket={BUCKET}", f"--prefix={self.prefix}/",
-            f"--endpoint=127.0.0.1:{self.port}", "--disable-tls", f"--access-key={KEY}",
+            f"--endpoint=127.0.0.1:{self.port}", f"--access-key={KEY}",
+            f"--root-ca-pem-path={self.certificate}" if self.certificate else "--disable-tls",
             f"--secret-access-key={SECRET}", f"--region={REGION}",
             f"--cache-directory={self.folder / 'cache'}",
         )

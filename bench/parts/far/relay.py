@@ -1,9 +1,10 @@
 """A relay in front of an object store: it delays each direction, and counts requests.
 
-    relay.py PORT MILLISECONDS
+    relay.py PORT MILLISECONDS [opaque]
 
 Listens on a port of its own, which it prints. A line on standard input ends a phase: it prints the
 counts of the phase as one line of JSON: requests by method, lists among the GETs, bytes both ways.
+With `opaque` the bytes are TLS, and no requests are counted.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import re
 import sys
 
 TARGET, TRIP = int(sys.argv[1]), float(sys.argv[2]) / 1000
+IS_OPAQUE = sys.argv[3:] == ["opaque"]
 CHUNK = 256 << 10
 counts = {}
 
@@ -107,7 +109,7 @@ async def serve(reader, writer):
         writer.close()
         return
     await asyncio.gather(
-        pump(reader, back, TRIP / 2, "sent_bytes", Requests()),
+        pump(reader, back, TRIP / 2, "sent_bytes", None if IS_OPAQUE else Requests()),
         pump(there, writer, TRIP / 2, "received_bytes"),
     )
 

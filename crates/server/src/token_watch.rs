@@ -85,7 +85,8 @@ impl TokenWatch {
         if !state.has_thread {
             let inner = Arc::clone(&self.0);
             let thread = thread::Builder::new().name("tokens".to_owned());
-            match thread.spawn(move || inner.run()) {
+            // The guard is made in the thread: it takes the lock that is held here.
+            match thread.spawn(move || Running(inner).0.run()) {
                 Ok(_) => state.has_thread = true,
                 // The next client tries again.
                 Err(error) => tracing::warn!(target: TARGET, %error, "no thread to look at tokens"),
@@ -93,6 +94,15 @@ impl TokenWatch {
         }
         self.0.changed.notify_all();
         Watching { watch: self, number }
+    }
+}
+
+/// The thread. If it panics, the next client starts another one.
+struct Running(Arc<Inner>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.state().has_thread = false;
     }
 }
 
@@ -202,6 +212,32 @@ mod tests {
         assert_eq!(closed(), [0, 0, 2, 0], "an ended connection is watched no longer");
         drop(open);
         assert!(watch.0.state().open.is_empty());
+    }
+
+    /// A thread that panics is no reason to watch nothing any more.
+    #[test]
+    fn a_thread_that_panicked_is_replaced() {
+        let looks = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&looks);
+        let watch = TokenWatch::new(move |_| {
+            assert!(
+                counted.fetch_add(1, Ordering::SeqCst) > 0,
+                "the first look panics"
+            );
+            Ok(true)
+        });
+        let reaches = |number| {
+            (0..1000).any(|_| {
+                thread::park_timeout(Duration::from_millis(10));
+                looks.load(Ordering::SeqCst) == number && watch.0.state().has_thread == (number > 1)
+            })
+        };
+        let first = watch.enter("token", &closer().0);
+        assert!(reaches(1));
+        let second = watch.enter("token", &closer().0);
+        // One token, so one question a look.
+        assert!(reaches(2));
+        drop((first, second));
     }
 
     /// The thread belongs to the server.

@@ -1,12 +1,15 @@
 //! Sessions whose claim cannot be read.
 //!
 //! A session has spoken if it has put a heartbeat. One that has spoken, and whose claim is damaged,
-//! may run. Nobody can ask it for an answer, and no manifest can end it, because only the claim
-//! names its series. So nothing is removed beside it (docs/protocol.md, "What ends a run early").
+//! may run. Nobody can ask it for an answer, and only the claim names its series. So nothing is
+//! removed beside it (docs/protocol.md, "What ends a run early").
 //!
 //! Only the user can know that its process is gone. Then its claim is deleted, durably, before its
 //! other objects. If its process lives after all, it cannot commit: a commit looks for its own
 //! claim before and after it puts the manifest, and takes the backup back (`commit`).
+//!
+//! What it had adopted is in use until it has an ending (`adopt`). Such sessions are of its series,
+//! so these tell where its ending belongs.
 //!
 //! The process that ends the session has claimed a higher number before, and no process deletes the
 //! highest claim. So no session gets the ended one's number again.
@@ -14,15 +17,17 @@
 use std::time::Duration;
 
 use env::{LockState, StorageError};
+use format::manifest::Manifest;
 use format::names;
 use format::session::Claim;
-use types::{SessionId, UnixNanos};
+use types::{SeriesId, SessionId, UnixNanos};
 
-use crate::error::{Result, SessionError};
+use crate::error::{EndedBy, Result, SessionError};
 use crate::gc_sessions;
 use crate::listed;
 use crate::manifests::Manifests;
 use crate::objects::Read;
+use crate::session::Session;
 use crate::session_table::{self, Folder};
 use crate::standing::{Standing, standing};
 
@@ -88,19 +93,26 @@ impl Manifests {
         }))
     }
 
-    /// Ends such a session as it was found: deletes its claim, and then its heartbeats and
-    /// checkpoints. A higher session must have begun since it was found. Durable on return. An
-    /// interrupted call may be repeated. `false`: the session has put something or has ended since
-    /// it was found, and nothing is deleted.
+    /// Ends such a session as it was found: puts its ending if it had adopted others, deletes its
+    /// claim, and then its heartbeats and checkpoints. `by` must have begun since it was found.
+    /// Durable on return. An interrupted call may be repeated. `false`: the session has put
+    /// something or has ended since it was found, and nothing is deleted.
     ///
     /// # Errors
-    /// Of the storage.
-    pub fn end_unreadable_session(&self, session: &UnreadableSession) -> Result<bool> {
+    /// Those of [`Session::ensure_running`] for `by`; of the storage.
+    pub fn end_unreadable_session(&self, session: &UnreadableSession, by: &Session) -> Result<bool> {
         let objects = self.objects();
         let is_highest = session_table::numbers(objects)?.last() <= Some(&session.id);
         let found = self.find_unreadable_session(session.id)?;
         if is_highest || found.is_none_or(|now| now.is_alive || now.folder != session.folder) {
             return Ok(false);
+        }
+        if let Some(series) = self.series_of_adopter(session.id)? {
+            let ending = Manifest::Expired { by: by.id() };
+            by.ensure_running()?;
+            if by.end_other(series, session.id, &ending)? != EndedBy::of(&ending) {
+                return Ok(false);
+            }
         }
         if session.folder.claimed {
             objects.delete(&names::claim(session.id))?;
@@ -109,5 +121,15 @@ impl Manifests {
         gc_sessions::remove(objects, session.id, &session.folder, None)?;
         objects.barrier()?;
         Ok(true)
+    }
+
+    /// The series of the sessions that this one has adopted, if there are any.
+    fn series_of_adopter(&self, id: SessionId) -> Result<Option<SeriesId>> {
+        let list = self.list()?;
+        let adopted = list
+            .entries
+            .iter()
+            .find(|entry| matches!(entry.ended_by(), Some(EndedBy::Adopted { by, .. }) if by == id));
+        Ok(adopted.map(|entry| entry.series()))
     }
 }

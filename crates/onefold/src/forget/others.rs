@@ -41,7 +41,7 @@ impl Store {
         // A session of its own: no prune believes to be alone while a claim vanishes.
         let begin = || Session::begin_read(&self.sealer, self.options.process, self.options.policy);
         let own = self.with_reserve(|_| begin().map_err(Error::from)).0?;
-        let ended = self.manifests.end_unreadable_session(found);
+        let ended = self.manifests.end_unreadable_session(found, &own);
         own.end()?;
         Ok(ended?)
     }

@@ -3,11 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::beside::{assert_kept, back_up_parts, back_up_pausing, chosen};
 use crate::common::pruning::{assert_nothing_unexplained, everything, prune, try_prune};
 use crate::common::reclaimer::Reclaimer;
 use crate::common::{
-    Asked, HandClock, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot,
+    Asked, HandClock, How, Parts, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise,
+    snapshot,
 };
+use env::Storage;
 use env::fault::FaultStorage;
 use format::names;
 use onefold::{ForgetReport, ForgetRequest, Monitor, SessionId, Store};
@@ -164,4 +167,60 @@ fn a_session_that_was_ended_and_lives_commits_no_backup() {
         assert_sound(&machine.open(), "in the end");
         assert!(next.id > SessionId::new(1).unwrap());
     }
+}
+
+/// It had adopted a dead session. What that one has stored is garbage once the adopter is ended.
+#[test]
+fn what_an_ended_session_had_adopted_is_removed() {
+    let clock = HandClock::new();
+    let machine = machine(&clock, 79);
+    machine.init();
+    let parts: Vec<Vec<u8>> = (0..5).map(|part| noise(790 + part, 256 << 10)).collect();
+    let kept = back_up_parts(&machine, "/kept", &chosen(&parts, &[0]));
+    let dying = machine.beside(80);
+    let made = back_up_pausing(&dying, "/a", &chosen(&parts, &[1, 2, 3]), &How::plain(), |done| {
+        if done == 2 {
+            dying.storage.kill();
+        }
+    });
+    made.unwrap_err();
+    let dead = newest(&machine);
+    let adopter = machine.beside(81);
+    let made = back_up_pausing(
+        &adopter,
+        "/a",
+        &chosen(&parts, &[1, 2, 4]),
+        &How::plain(),
+        |done| {
+            if done == 2 {
+                adopter.storage.kill();
+            }
+        },
+    );
+    made.unwrap_err();
+    let adopting = newest(&machine);
+    assert!(adopting > dead);
+    garble(&machine, adopting);
+
+    clock.advance(HALF_AN_HOUR);
+    let report = forget(&machine.open(), adopting, true, false).unwrap();
+    assert_eq!(report.ended_sessions, [adopting]);
+    for _ in 0..3 {
+        prune(&machine.open(), &everything(), "it is ended");
+    }
+    assert_nothing_unexplained(&machine, "in the end");
+    assert_kept(
+        &machine,
+        &[(kept, "/kept", Parts::whole(&chosen(&parts, &[0])))],
+        "in the end",
+    );
+}
+
+/// The highest number that was claimed.
+fn newest(machine: &Process) -> SessionId {
+    let listed = machine.storage.list(names::SESSIONS_FOLDER).unwrap();
+    let numbers = listed
+        .iter()
+        .filter_map(|object| names::parse_session_object(&object.name));
+    numbers.map(|(id, _)| id).max().unwrap()
 }
