@@ -361,3 +361,6 @@ pub(crate) fn stored_share(view: &CatalogView, slots: &SlotSet) -> u64 {
     let share = u128::from(view.stored_bytes()) * plain / total.max(1);
     u64::try_from(share).unwrap_or(u64::MAX) * copies(view.id())
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,15 +52,14 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use container::{Compression, ContainerBuilder, PendingEntry, compress_region};
-    use crypto::{DomainKey, EncryptionKey, MasterKeys};
-    use env::Env;
     use env::fault::FaultStorage;
     use format::names;
     use index::{HookIndex, HookKind, IndexOptions};
-    use types::{ContainerKind, Fingerprint, Generation, SequenceNumber, StoreId};
+    use types::{ContainerKind, Fingerprint, Generation, SequenceNumber};
 
     use super::*;
     use crate::progress::Waiting;
+    use crate::test_store;
     use crate::warning::Warning;
 
     /// The objects that were put when a catalog could not be read.
@@ -109,13 +108,7 @@ mod tests {
     #[test]
     fn hooks_of_many_containers_are_written_as_catalogs_are_read() {
         let storage = FaultStorage::new();
-        let keys = MasterKeys {
-            domain: DomainKey::from_bytes([1; 32]),
-            encryption: EncryptionKey::from_bytes([2; 32]),
-        };
-        let store = StoreId::from_bytes([1; 16]);
-        let (env, _) = Env::simulated(Arc::new(storage.clone()), 1);
-        let containers = Containers::new(env, store, &keys, 0);
+        let containers = test_store::containers(Arc::new(storage.clone()), 0);
         let mut prints: Vec<_> = (0..40).map(|n| (id(n), put(&containers, id(n)))).collect();
         let (last, _) = prints.pop().unwrap();
         assert!(storage.damage(&names::container(last, Generation::FIRST), |bytes| bytes.clear()));
@@ -123,7 +116,7 @@ mod tests {
             pending_bytes_max: 16 << 10,
             ..IndexOptions::default()
         };
-        let index = Index::open(Arc::new(storage.clone()), store, options).unwrap();
+        let index = Index::open(Arc::new(storage.clone()), test_store::STORE, options).unwrap();
         let by = SessionId::new(2).unwrap();
         let before = storage.counters().puts;
         let progress = PutsAtWarning(storage, AtomicU64::new(0));

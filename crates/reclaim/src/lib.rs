@@ -43,6 +43,8 @@ mod rewrite;
 mod scarce;
 mod slots;
 mod sweep;
+#[cfg(test)]
+mod test_store;
 mod warning;
 
 pub use compact::Packing;

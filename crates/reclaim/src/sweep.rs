@@ -313,23 +313,17 @@ fn readable(
 
 #[cfg(test)]
 mod tests {
-    use crypto::{DomainKey, EncryptionKey, MasterKeys};
-    use env::Env;
     use env::fault::FaultStorage;
-    use types::{Slot, SlotRange, StoreId};
+    use types::{Slot, SlotRange};
 
     use super::*;
+    use crate::test_store;
 
     /// A dead node in such a container may lead to what this epoch removes.
     #[test]
     fn every_slot_without_a_mark_is_dead_if_a_catalog_of_nodes_cannot_be_read() {
-        let keys = MasterKeys {
-            domain: DomainKey::from_bytes([1; 32]),
-            encryption: EncryptionKey::from_bytes([2; 32]),
-        };
-        let (env, _) = Env::simulated(Arc::new(FaultStorage::new()), 1);
         // No container exists, so no catalog can be read.
-        let containers = Containers::new(env, StoreId::from_bytes([1; 16]), &keys, 1 << 20);
+        let containers = test_store::containers(Arc::new(FaultStorage::new()), 1 << 20);
         let range = |first, count| SlotRange::new(Slot::new(first).unwrap(), count).unwrap();
         let id = |kind| ContainerId {
             session: SessionId::new(1).unwrap(),

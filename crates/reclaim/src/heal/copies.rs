@@ -81,12 +81,11 @@ mod tests {
     use std::sync::Arc;
 
     use container::{CatalogCopies, Compression};
-    use crypto::{DomainKey, EncryptionKey, MasterKeys};
-    use env::Env;
     use env::fault::FaultStorage;
-    use types::{SequenceNumber, StoreId};
+    use types::SequenceNumber;
 
     use super::*;
+    use crate::test_store;
 
     fn id(kind: ContainerKind, sequence: u32) -> ContainerId {
         ContainerId {
@@ -109,12 +108,7 @@ mod tests {
     fn many_lost_containers_read_the_copies_once() {
         const HOLDERS: u32 = 12;
         let storage = FaultStorage::new();
-        let keys = MasterKeys {
-            domain: DomainKey::from_bytes([1; 32]),
-            encryption: EncryptionKey::from_bytes([2; 32]),
-        };
-        let (env, _) = Env::simulated(Arc::new(storage.clone()), 1);
-        let containers = Containers::new(env, StoreId::from_bytes([1; 16]), &keys, 1 << 20);
+        let containers = test_store::containers(Arc::new(storage.clone()), 1 << 20);
         // Every container has a copy, and its own number as a newer one in the holder behind.
         for holder in 0..HOLDERS {
             let at = id(ContainerKind::Catalog, 100 + holder);

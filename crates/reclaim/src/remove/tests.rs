@@ -3,17 +3,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use container::{Compression, ContainerBuilder, PendingEntry, compress_region};
-use crypto::{DomainKey, EncryptionKey, MasterKeys};
-use env::Env;
 use env::fault::{CrashPolicy, Fault, FaultStorage, OpKind};
 use format::container::Codec;
 use proptest::prelude::*;
 use types::{
     ChunkLocation, ContainerKind, Epoch, Generation, Level, ObjectName, SequenceNumber, SessionId, Slot,
-    StoreId,
 };
 
 use super::*;
+use crate::test_store;
 
 mod generations;
 mod scarce;
@@ -57,14 +55,7 @@ fn open(storage: &FaultStorage) -> Containers {
 }
 
 fn open_on(storage: Arc<dyn Storage>) -> Containers {
-    static SEED: AtomicU64 = AtomicU64::new(1);
-    let keys = MasterKeys {
-        domain: DomainKey::from_bytes([1; 32]),
-        encryption: EncryptionKey::from_bytes([2; 32]),
-    };
-    let seed = SEED.fetch_add(1, Ordering::Relaxed);
-    let (env, _) = Env::simulated(storage, seed);
-    Containers::new(env, StoreId::from_bytes([1; 16]), &keys, 16 << 20)
+    test_store::containers(storage, 16 << 20)
 }
 
 fn run(storage: &FaultStorage, list: &Removed) -> Result<Executed> {

@@ -4,15 +4,14 @@
 use std::sync::Arc;
 
 use container::{CompressedRegion, Compression, ContainerBuilder, Containers, PendingEntry};
-use crypto::{DomainKey, EncryptionKey, MasterKeys};
-use env::Env;
 use env::fault::FaultStorage;
 use recipe::{Child, NodeCache, Place, TreeRoot, segment_node};
 use session::ReclaimView;
-use types::{ChunkLocation, ContainerKind, Generation, Level, SessionId, StoreId};
+use types::{ChunkLocation, ContainerKind, Generation, Level, SessionId};
 
 use super::*;
 use crate::compact::Packing;
+use crate::test_store;
 
 const LEN: usize = 1000;
 const PACKING: Packing = Packing {
@@ -28,13 +27,8 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let keys = MasterKeys {
-            domain: DomainKey::from_bytes([1; 32]),
-            encryption: EncryptionKey::from_bytes([2; 32]),
-        };
-        let (env, _) = Env::simulated(Arc::new(FaultStorage::new()), 1);
         Self {
-            containers: Containers::new(env, StoreId::from_bytes([1; 16]), &keys, 16 << 20),
+            containers: test_store::containers(Arc::new(FaultStorage::new()), 16 << 20),
             numbers: Numbers::new(SessionId::new(1).unwrap()),
         }
     }

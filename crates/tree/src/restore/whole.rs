@@ -269,4 +269,26 @@ mod tests {
         drop(file);
         assert_eq!(names(dir.path()), [of_other]);
     }
+
+    /// Another process may take the temporary file for a leftover, and the name for its own.
+    #[test]
+    fn a_file_whose_temporary_name_was_taken_gets_no_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for only_if_free in [false, true] {
+            let mut file = WholeFile::create_at(&dir.path().join("name")).unwrap();
+            let temporary = leftovers::name(std::process::id(), 7);
+            let of_other = OsString::from(String::from_utf8(temporary.clone()).unwrap());
+            fs::write(dir.path().join(&of_other), "of another").unwrap();
+            file.temporary = Some(temporary);
+            let finish = if only_if_free {
+                WholeFile::finish_if_free
+            } else {
+                WholeFile::finish
+            };
+            let refused = finish(file, 3).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::NotFound);
+            assert_eq!(names(dir.path()), [of_other.clone()], "it is not removed, either");
+            fs::remove_file(dir.path().join(&of_other)).unwrap();
+        }
+    }
 }
