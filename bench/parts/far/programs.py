@@ -15,8 +15,8 @@ class Program:
     name = ""
     #: Whether a prune leaves unused what it leaves by default, or nothing.
     prunes_as_usual = False
-    #: The file of the server's certificate, if it speaks TLS.
-    certificate = None
+    #: The file of the authority whose certificate the server has, if it speaks TLS.
+    authority = None
 
     def __init__(self, folder, port):
         self.folder, self.port = folder, port
@@ -35,8 +35,8 @@ class Program:
             NO_PROXY="127.0.0.1",
             no_proxy="127.0.0.1",
         )
-        if self.certificate:
-            self.env["SSL_CERT_FILE"] = str(self.certificate)
+        if self.authority:
+            self.env["SSL_CERT_FILE"] = str(self.authority)
 
     @classmethod
     def path(cls):
@@ -57,7 +57,7 @@ class Program:
         return done.stdout
 
     def host(self):
-        return f"http{'s' if self.certificate else ''}://127.0.0.1:{self.port}"
+        return f"http{'s' if self.authority else ''}://127.0.0.1:{self.port}"
 
     def url(self):
         return f"s3:{self.host()}/{BUCKET}/{self.prefix}"
@@ -177,7 +177,7 @@ class Kopia(Program):
         self.run(
             "repository", "create", "s3", f"--bucket={BUCKET}", f"--prefix={self.prefix}/",
             f"--endpoint=127.0.0.1:{self.port}", f"--access-key={KEY}",
-            f"--root-ca-pem-path={self.certificate}" if self.certificate else "--disable-tls",
+            f"--root-ca-pem-path={self.authority}" if self.authority else "--disable-tls",
             f"--secret-access-key={SECRET}", f"--region={REGION}",
             f"--cache-directory={self.folder / 'cache'}",
         )

@@ -14,5 +14,5 @@ pub mod values;
 pub const TARGET: &str = "onefold::command";
 
 pub use exit::{Code, code_of, message_of, not_understood, report};
-pub use interrupt::watch;
+pub use interrupt::{watch, watch_hangup};
 pub use output::{Output, OutputOptions};

@@ -174,8 +174,8 @@ pub fn around<T>(
     status: &(dyn Fn() -> Status + Sync),
     work: impl FnOnce(&Screen) -> T,
 ) -> T {
-    let on_terminal = std::io::stderr().is_terminal() && !output.quiet && !output.json;
-    if !on_terminal && !output.json {
+    let on_terminal = std::io::stderr().is_terminal() && !output.json;
+    if output.quiet || !(on_terminal || output.json) {
         return work(&Screen(None));
     }
     let bar = Bar::new(verb, ProgressDrawTarget::stderr_with_hz(8));

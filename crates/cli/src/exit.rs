@@ -15,11 +15,13 @@ fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
         .chain()
         .any(|cause| matches!(cause.downcast_ref(), Some(onefold::Error::Reclaim(_))));
     let (what, left) = match command {
+        Command::Backup(backup) if backup.dry_run => ("the dry run", UNCHANGED),
         Command::Backup(_) => (
             "the backup",
             "there is none of it yet; what was stored so far is kept, and the next backup of the same host and paths goes on \
              from there",
         ),
+        Command::Restore(restore) if restore.dry_run => ("the dry run", "nothing was restored"),
         Command::Restore(_) => (
             "the restore",
             "what it had restored by then is whole, and the rest is missing; run it again to have all",

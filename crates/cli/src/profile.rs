@@ -73,12 +73,12 @@ impl Entry {
         &self.hooks
     }
 
-    /// Its name, or else its paths.
+    /// Its name, or else its paths, or its command without the arguments, which may be secrets.
     pub(crate) fn title(&self) -> String {
         let shown = |path: &PathBuf| path.display().to_string();
         match &self.name {
             Some(name) => name.clone(),
-            None if self.paths.is_empty() => self.command.join(" "),
+            None if self.paths.is_empty() => self.command.first().cloned().unwrap_or_default(),
             None => self.paths.iter().map(shown).collect::<Vec<_>>().join(" "),
         }
     }
@@ -136,7 +136,33 @@ impl Profile {
                 return Err(profile.wrong(&format!("backup {} needs either `paths` or `command`", at + 1)));
             }
         }
+        profile.ensure_streams_have_names()?;
         Ok(profile)
+    }
+
+    /// Two commands whose output has one name on one host would make one series. A rule of
+    /// retention would keep one of them where the user means both.
+    fn ensure_streams_have_names(&self) -> Result<()> {
+        let commands = self
+            .tables
+            .backup
+            .iter()
+            .filter(|entry| !entry.command.is_empty());
+        let mut seen = Vec::new();
+        for entry in commands {
+            let of = |key: &str| entry.options.get(key).and_then(toml::Value::as_str);
+            let series = (of("host"), of("stdin-filename").unwrap_or("stdin"));
+            if let Some((_, other)) = seen.iter().find(|(known, _)| *known == series) {
+                return Err(self.wrong(&format!(
+                    "the output of `{other}` and that of `{}` have one name, `{}`, so they would make one series: give \
+                     each its own `stdin-filename`",
+                    entry.title(),
+                    series.1
+                )));
+            }
+            seen.push((series, entry.title()));
+        }
+        Ok(())
     }
 
     /// An error about the file.
@@ -171,6 +197,7 @@ impl Profile {
         {
             return Err(self.wrong(&format!("`{name}` cannot be the name of a variable")));
         }
+        self.ensure_is_found_again(&lacking)?;
         let mut words = std::env::args_os();
         let mut program = std::process::Command::new("/proc/self/exe");
         program.arg0(words.next().unwrap_or_else(|| OsString::from("onefold")));
@@ -180,6 +207,21 @@ impl Profile {
         }
         Err(program.exec())
             .with_context(|| format!("starting anew for the variables of {}", self.place.display()))
+    }
+}
+
+impl Profile {
+    /// The program reads its profile once more when it starts anew.
+    fn ensure_is_found_again(&self, variables: &[&String]) -> Result<()> {
+        let leads_there =
+            |name: &&&String| matches!(name.as_str(), "ONEFOLD_CONFIG_DIR" | "XDG_CONFIG_HOME" | "HOME");
+        match variables.iter().find(leads_there) {
+            Some(name) if !self.name.contains('/') => Err(self.wrong(&format!(
+                "`{name}` would change where profiles are looked for: set it where the program is started, or name the \
+                 profile by its path"
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -218,10 +260,18 @@ mod tests {
             let error = parsed(text).unwrap_err().to_string();
             assert!(error.contains("either `paths` or `command`"), "{error}");
         }
+        let twins = "[[backup]]\ncommand = [\"dump\", \"a\"]\n[[backup]]\nname = \"b\"\ncommand = [\"dump\", \"b\"]\n";
+        let error = parsed(twins).unwrap_err().to_string();
+        assert!(
+            error.contains("`dump`") && error.contains("stdin-filename"),
+            "{error}"
+        );
+        parsed(&format!("{twins}stdin-filename = \"b\"\n")).unwrap();
+        parsed(&format!("{twins}host = \"b\"\n")).unwrap();
         let profile =
             parsed("[[backup]]\npaths = [\"/a\", \"/b\"]\n[[backup]]\ncommand = [\"pg_dump\", \"x\"]\n")
                 .unwrap();
         assert_eq!(profile.entry(0).title(), "/a /b");
-        assert_eq!(profile.entry(1).title(), "pg_dump x");
+        assert_eq!(profile.entry(1).title(), "pg_dump");
     }
 }

@@ -54,7 +54,9 @@ fn one(cli: &Cli) -> Ended {
 
 /// Makes the backups of a profile. One that fails does not keep the others from being made.
 fn of_profile(profile: &Profile, runs: &[Cli], output: Output) -> ExitCode {
-    let stop = match cli_support::watch() {
+    // Hooks may have to undo what others did.
+    let watched = cli_support::watch_hangup().and_then(|()| cli_support::watch());
+    let stop = match watched {
         Ok(stop) => stop,
         Err(error) => return exit::report(output, &runs[0].command, &error).into(),
     };

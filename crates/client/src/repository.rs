@@ -1,7 +1,7 @@
 //! A namespace of a server as a repository.
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use env::{Clock, Entropy};
 use format::manifest::{SeriesName, StreamRole};
 use ingest::{BackupSession, ClientPools, Committed, IngestError, Sent};
 use onefold::calls::{Call, Report};
+use onefold::errors::RestoreError;
 use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, Resume, RunningBackup};
 use onefold::{BackupOptions, BackupReport, Error, Monitor, Snapshot, SnapshotList, Warning};
 use recipe::{RecipeError, StoreReader, TreeRoot};
@@ -287,8 +288,13 @@ impl Repository for RemoteRepository {
                 }
                 Called::Busy(why) => {
                     drop(connection);
-                    calls::rest(&*self.clock, attempt, monitor.cancel());
-                    if attempt >= CALL_ATTEMPTS_MAX || !self.wait_for_server(attempt, monitor.cancel()) {
+                    let cancel = monitor.cancel();
+                    calls::rest(&*self.clock, attempt, cancel);
+                    let goes_on = attempt < CALL_ATTEMPTS_MAX && self.wait_for_server(attempt, cancel);
+                    if cancel.load(Ordering::Relaxed) {
+                        return Err(Error::Restore(RestoreError::Interrupted));
+                    }
+                    if !goes_on {
                         return Err(why.into());
                     }
                 }

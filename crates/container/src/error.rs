@@ -235,20 +235,20 @@ impl ContainerError {
     /// cannot read is damage like rot. A storage that refuses or is gone is not damage.
     #[must_use]
     pub fn is_damage(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Torn { .. }
-                | Self::DigestMismatch { .. }
-                | Self::Forged { .. }
-                | Self::Missing { .. }
-                | Self::BodyMissing { .. }
-                | Self::WrongIdentity { .. }
-                | Self::Decompress { .. }
-                | Self::FingerprintMismatch { .. }
-                | Self::Inconsistent { .. }
-                | Self::Incompatible { .. }
-                | Self::Storage(StorageError::Io { .. })
-        )
+            | Self::DigestMismatch { .. }
+            | Self::Forged { .. }
+            | Self::Missing { .. }
+            | Self::BodyMissing { .. }
+            | Self::WrongIdentity { .. }
+            | Self::Decompress { .. }
+            | Self::FingerprintMismatch { .. }
+            | Self::Inconsistent { .. }
+            | Self::Incompatible { .. } => true,
+            Self::Storage(error) => error.is_of_medium(),
+            _ => false,
+        }
     }
 
     /// Whether the requested data is damaged or was pruned. It may be pruned if it was not pinned,

@@ -128,6 +128,14 @@ impl StorageError {
         matches!(self, Self::NoRight { .. })
     }
 
+    /// Whether the storage has read or written this object in vain: the medium is damaged there, or
+    /// an error names no other reason. An outage concerns all objects, and says nothing of this
+    /// one.
+    #[must_use]
+    pub fn is_of_medium(&self) -> bool {
+        matches!(self, Self::Io { .. }) && !self.is_outage()
+    }
+
     /// Whether the storage as a whole refuses or is gone, so that other objects cannot be had
     /// either, and nothing is known of this one. An error of the medium is none: it concerns the
     /// sectors of one object.
@@ -155,9 +163,11 @@ impl StorageError {
     }
 }
 
-/// Errors of the system about the bytes of one file: the disk cannot read them, or the file system
-/// has found them damaged.
-const OF_MEDIUM: [i32; 5] = [
+/// Errors of the system about one file: the disk cannot read its bytes, the file system has found
+/// them damaged, or something else has its name.
+const OF_MEDIUM: [i32; 7] = [
+    libc::EISDIR,
+    libc::ELOOP,
     libc::EIO,
     libc::ENODATA,
     libc::EBADMSG,

@@ -246,15 +246,16 @@ impl Store {
 
 /// Whether the storage as a whole refuses or is gone, so that the check cannot continue. An error
 /// of one object is a finding.
-const fn refuses(error: &StorageError) -> bool {
-    !matches!(
+fn refuses(error: &StorageError) -> bool {
+    let is_of_object = matches!(
         error,
-        StorageError::NotFound { .. } | StorageError::PastEnd { .. } | StorageError::Io { .. }
-    )
+        StorageError::NotFound { .. } | StorageError::PastEnd { .. }
+    );
+    !is_of_object && !error.is_of_medium()
 }
 
 /// Like [`refuses`], for an error of a container.
-const fn refuses_container(error: &ContainerError) -> bool {
+fn refuses_container(error: &ContainerError) -> bool {
     matches!(error, ContainerError::Storage(error) if refuses(error))
 }
 

@@ -203,7 +203,7 @@ fn lost_or_over(len: u64, error: RecipeError) -> RestoreError {
 fn stops(error: &RecipeError) -> bool {
     match error {
         RecipeError::Container(ContainerError::Storage(storage)) => {
-            !matches!(storage, StorageError::NotFound { .. } | StorageError::Io { .. })
+            !matches!(storage, StorageError::NotFound { .. }) && !storage.is_of_medium()
         }
         RecipeError::Other(_) => true,
         _ => false,

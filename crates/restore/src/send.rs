@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use container::ContainerError;
 use crossbeam_channel::Receiver;
+use env::StorageError;
 use recipe::RecipeError;
 
 use crate::error::RestoreError;
@@ -221,10 +223,19 @@ impl<'a> Sender<'a> {
 
 /// Passes lost bytes to the sink, unless all further ones would be lost, too.
 fn lose(sink: &mut dyn Sink, len: u64, error: &Arc<RestoreError>) -> Result<(), RestoreError> {
-    match **error {
-        RestoreError::Recipe(RecipeError::Other(_)) => Err(RestoreError::NoMore(Arc::clone(error))),
-        _ => sink.lost(len, error),
+    let is_over = match &**error {
+        RestoreError::Recipe(RecipeError::Other(_)) => true,
+        RestoreError::Storage(error)
+        | RestoreError::Container(ContainerError::Storage(error))
+        | RestoreError::Recipe(RecipeError::Container(ContainerError::Storage(error))) => {
+            matches!(error, StorageError::Io { .. }) && error.is_outage()
+        }
+        _ => false,
+    };
+    if is_over {
+        return Err(RestoreError::NoMore(Arc::clone(error)));
     }
+    sink.lost(len, error)
 }
 
 /// The part of a kept chunk that a spot needs.

@@ -238,9 +238,15 @@ impl Inner {
 
     /// Whether the claim exists. With wrong clocks, an ending may be deleted while its session
     /// still lives. The claim is durably deleted before the ending. So without a claim, a free name
-    /// of the ending proves nothing.
+    /// of the ending proves nothing. A proxy may say "not found" of an object that is there, so the
+    /// listing must say so, too.
     fn is_claimed(&self) -> Result<bool> {
-        self.objects.exists(&names::claim(self.id))
+        let claim = names::claim(self.id);
+        if self.objects.exists(&claim)? {
+            return Ok(true);
+        }
+        let listed = self.objects.storage().list(&names::session_folder(self.id))?;
+        Ok(listed.iter().any(|object| object.name == claim))
     }
 
     fn ended_long_ago(&self) -> SessionError {

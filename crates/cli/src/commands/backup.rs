@@ -10,7 +10,8 @@ mod tree;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Once};
 
 use anyhow::{Context, Result, bail};
 use cli_support::Code;
@@ -104,7 +105,8 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     };
     let store = opened.repository();
     let options = options::of(args)?;
-    let monitor = Monitor::new(super::cancel_flag()?);
+    let stop = super::cancel_flag()?;
+    let monitor = Monitor::new(Arc::clone(&stop));
     if global.verbosity() > 1 {
         files::tell(&monitor, output);
     }
@@ -141,7 +143,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
                 return image(store, args, kib, (&options, output), &monitor);
             }
             let name = PathBuf::from(typed::stream_name(&args.stdin_filename)?);
-            let mut source = stream::Stream::open(args)?;
+            let mut source = stream::Stream::open(args, &stop)?;
             let stream = onefold::StreamOptions::default().resumes(args.resume);
             return Ok(operations::back_up_stream(
                 store,
@@ -159,7 +161,14 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
             &monitor,
             &mut faults,
         )?)
-    })?;
+    });
+    let report = match report {
+        // The signal ends the reading of a stream, and may have ended the command that writes it.
+        Err(error) if is_stream && stop.load(Ordering::Relaxed) && stream::is_of_source(&error) => {
+            return Err(Error::Ingest(IngestError::Interrupted).into());
+        }
+        report => report?,
+    };
     print(output, &report, (opened.traffic(), args.dry_run))?;
     super::tell_notes(&monitor, output)?;
     if args.resume {

@@ -82,7 +82,7 @@ impl Hooks {
             Commands::Several(several) => several,
         };
         let mut first = Ok(());
-        for command in commands {
+        for (at, command) in (1..).zip(commands) {
             let mut shell = Command::new("sh");
             shell
                 .args(["-c", command])
@@ -95,10 +95,17 @@ impl Hooks {
             if let Some(code) = code {
                 shell.env("ONEFOLD_EXIT_CODE", code.to_string());
             }
-            let what = || format!("the hook `{}` of profile {}", moment.name(), profile.name);
+            // Its text may have secrets.
+            let what = || {
+                let (name, profile) = (moment.name(), &profile.name);
+                match commands {
+                    [_] => format!("the hook `{name}` of profile {profile}"),
+                    _ => format!("command {at} of the hook `{name}` of profile {profile}"),
+                }
+            };
             let ran = match shell.status().with_context(what) {
                 Ok(status) if status.success() => Ok(()),
-                Ok(status) => Err(anyhow!("{}: `{command}` failed ({status})", what())),
+                Ok(status) => Err(anyhow!("{} failed ({status})", what())),
                 Err(error) => Err(error),
             };
             if ran.is_err() && matches!(moment, Moment::Before | Moment::After) {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -138,6 +138,27 @@ fn a_backup_killed_at_any_moment_harms_nothing() {
         &picture(&bed.restored("after", "src")),
     );
     bed.assert_sound();
+}
+
+/// A command may be silent for hours. The signal ends it, too.
+#[test]
+fn a_silent_source_keeps_no_signal_waiting() {
+    let bed = Bed::new();
+    let words = [
+        "sh",
+        "-c",
+        "echo x; echo $$ > pid.new; mv pid.new pid; exec sleep 600",
+    ];
+    let args = ["backup", "--stdin-from-command", "--"].into_iter().chain(words);
+    let child = bed.command(args).stderr(Stdio::piped()).spawn().unwrap();
+    while !bed.path("pid").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(&child, Signal::TERM);
+    end(child).expect(130).says(&["the backup was interrupted"]);
+    let pid = fs::read_to_string(bed.path("pid")).unwrap();
+    assert!(!Path::new("/proc").join(pid.trim()).exists());
+    assert!(bed.backups().is_empty());
 }
 
 #[test]

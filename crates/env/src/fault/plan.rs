@@ -35,6 +35,8 @@ pub enum FailWith {
     Io,
     /// The operation is not allowed.
     Denied,
+    /// The storage does not answer.
+    Outage,
 }
 
 impl FailWith {
@@ -47,6 +49,11 @@ impl FailWith {
                 action: kind.word(),
                 name,
                 source: io::Error::other("injected fault"),
+            },
+            Self::Outage => StorageError::Io {
+                action: kind.word(),
+                name,
+                source: io::Error::new(io::ErrorKind::NotConnected, "injected outage"),
             },
         }
     }

@@ -46,7 +46,7 @@ const BRIEF: Patience = Patience {
 };
 /// At work: the object store or the network has an outage. A slow line sends a container.
 const LONG: Patience = Patience {
-    answer: Duration::from_mins(5),
+    answer: Duration::from_mins(10),
     repeats_max: 40,
     repeats: Duration::from_mins(3),
     pause_max: Duration::from_secs(15),
@@ -228,8 +228,6 @@ fn client(
         paces: paces.clone(),
         connect_timeout: CONNECT_TIMEOUT,
         read_timeout: patience.answer,
-        // The machines of Google and Azure give tokens without TLS.
-        is_encrypted: is_encrypted && matches!(location.service(), Service::S3 { .. }),
     });
     match access {
         Access::S3(credentials) => s3(location, credentials, options, connector, patience),

@@ -59,6 +59,10 @@ impl Failure {
                 failure.code = element(answer, "Code");
                 failure.message = element(answer, "Message");
             }
+            // A part of an answer about several objects.
+            if let Some((_, code)) = text.split_once("(code: ") {
+                failure.status = code.get(..3).and_then(|digits| digits.parse().ok());
+            }
             failure.cause = text;
         }
         if failure.cause.contains('<') || failure.status.is_some() {
@@ -216,16 +220,52 @@ pub(super) fn at_opening(place: &str, host: &str, error: &Error) -> StorageError
 
 /// The error of a request about an object or folder.
 pub(super) fn storage_error(action: &'static str, name: &str, error: Error) -> StorageError {
+    let failure = Failure::of(&error);
+    let code = failure.code.as_str();
     match error {
+        // All objects are away, or none is.
+        Error::NotFound { .. } if matches!(code, "NoSuchBucket" | "ContainerNotFound") => {
+            unanswered(action, name, &failure)
+        }
         Error::NotFound { .. } => match ObjectName::new(name) {
             Ok(name) => StorageError::NotFound { name },
             Err(_) => other(action, name, &error),
         },
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } if is_of_time(code) => {
+            unanswered(action, name, &failure)
+        }
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => StorageError::Denied {
             name: name.to_owned(),
         },
+        // Azure answers so about each object of several.
+        error if action == "delete" && matches!(failure.status, Some(403 | 409)) => {
+            match (other(action, name, &error), failure.transport) {
+                (StorageError::Io { .. }, None) => StorageError::Denied {
+                    name: name.to_owned(),
+                },
+                (other, _) => other,
+            }
+        }
         error => other(action, name, &error),
     }
+}
+
+/// The error where the object store has said nothing about the object.
+fn unanswered(action: &'static str, name: &str, failure: &Failure) -> StorageError {
+    StorageError::Io {
+        action,
+        name: name.to_owned(),
+        source: io::Error::new(io::ErrorKind::NotConnected, failure.text()),
+    }
+}
+
+/// Whether an answer with this code depends on when it was asked: temporary credentials have ended,
+/// or the request was signed long before it came, as after a suspend.
+fn is_of_time(code: &str) -> bool {
+    matches!(
+        code,
+        "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" | "RequestTimeTooSkewed" | "RequestTimeout"
+    )
 }
 
 fn other(action: &'static str, name: &str, error: &Error) -> StorageError {
@@ -242,17 +282,26 @@ fn other(action: &'static str, name: &str, error: &Error) -> StorageError {
         return StorageError::NoSpace { name };
     }
     let failure = Failure::of(error);
-    let is_unanswered = failure.transport.is_some() || failure.status.is_some_and(is_of_server);
-    let kind = if is_unanswered {
-        io::ErrorKind::NotConnected
-    } else {
-        io::ErrorKind::Other
-    };
+    if failure.transport.is_some() || failure.status.is_some_and(is_of_server) || is_of_time(&failure.code) {
+        return unanswered(action, &name, &failure);
+    }
     StorageError::Io {
         action,
         name,
-        source: io::Error::new(kind, failure.text()),
+        source: io::Error::other(failure.text()),
     }
+}
+
+/// Whether the connection broke, and the library has not repeated the request: it does so only if
+/// the request changes nothing, and not once the answer has begun.
+pub(super) fn is_break(error: &Error) -> bool {
+    let was_repeated = chain(error).any(|cause| cause.to_string().contains(" retries, max_retries"));
+    Failure::of(error).transport == Some(HttpErrorKind::Interrupted) && !was_repeated
+}
+
+/// Whether there was no answer at all.
+pub(super) fn is_silence(error: &Error) -> bool {
+    Failure::of(error).transport.is_some()
 }
 
 /// Whether a status says that the object store itself cannot answer now, or does not take these
@@ -305,6 +354,52 @@ mod tests {
             let error = storage_error("read", "a", answered(status, ""));
             assert_eq!(error.is_outage(), is_outage, "{status}");
         }
+        for (code, is_outage) in [("ExpiredToken", true), ("InvalidArgument", false)] {
+            let body = format!("<Error><Code>{code}</Code></Error>");
+            let error = storage_error("read", "a", answered("400 Bad Request", &body));
+            assert_eq!(error.is_outage(), is_outage, "{error}");
+            assert!(error.to_string().contains(code), "{error}");
+        }
+    }
+
+    /// Object stores and proxies say "not found" of buckets, too, and "forbidden" of late requests.
+    #[test]
+    fn an_answer_about_something_else_says_nothing_of_the_object() {
+        let answered = |code: &str| answered("40x", &format!("<Error><Code>{code}</Code></Error>")).into();
+        let missing = |code| Error::NotFound {
+            path: "a".to_owned(),
+            source: answered(code),
+        };
+        let denied = |code| Error::PermissionDenied {
+            path: "a".to_owned(),
+            source: answered(code),
+        };
+        let of = |error| storage_error("read", "a", error);
+        assert!(matches!(of(missing("NoSuchKey")), StorageError::NotFound { .. }));
+        assert!(matches!(of(denied("AccessDenied")), StorageError::Denied { .. }));
+        for error in [of(missing("NoSuchBucket")), of(denied("RequestTimeTooSkewed"))] {
+            assert!(
+                matches!(error, StorageError::Io { .. }) && error.is_outage(),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_refused_delete_of_several_is_denied_and_a_busy_store_is_not() {
+        let part = |code: u16| Error::Generic {
+            store: "MicrosoftAzure",
+            source: format!("Error deleting object a: reason (code: {code})").into(),
+        };
+        for code in [403, 409] {
+            let error = storage_error("delete", "a", part(code));
+            assert!(matches!(error, StorageError::Denied { .. }), "{error}");
+        }
+        let busy = storage_error("delete", "a", part(503));
+        assert!(
+            matches!(busy, StorageError::Io { .. }) && busy.is_outage(),
+            "{busy}"
+        );
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
-    HttpService,
+    ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
 };
 use object_store::{ClientOptions, Error};
 
@@ -41,7 +41,6 @@ pub(super) struct LimitedConnector {
     pub(super) paces: Paces,
     pub(super) connect_timeout: Duration,
     pub(super) read_timeout: Duration,
-    pub(super) is_encrypted: bool,
 }
 
 #[derive(Debug)]
@@ -51,12 +50,14 @@ struct LimitedClient {
 }
 
 impl HttpConnector for LimitedConnector {
-    fn connect(&self, _: &ClientOptions) -> Result<HttpClient, Error> {
+    fn connect(&self, options: &ClientOptions) -> Result<HttpClient, Error> {
+        // A machine gives the credentials of its role without TLS.
+        let allows_http = options.get_config_value(&ClientConfigKey::AllowHttp);
         let client = reqwest::Client::builder()
             .user_agent(concat!("onefold/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(self.connect_timeout)
             .read_timeout(self.read_timeout)
-            .https_only(self.is_encrypted)
+            .https_only(allows_http.as_deref() != Some("true"))
             .http1_only()
             .build();
         let client = client.map_err(|error| Error::Generic {

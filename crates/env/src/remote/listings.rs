@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{TryStreamExt, future};
-use object_store::ObjectMeta as RemoteMeta;
+use object_store::{Error, ObjectMeta as RemoteMeta};
 
-use super::ObjectStoreStorage;
-use super::failure::storage_error;
+use super::failure::{is_break, storage_error};
+use super::{ObjectStoreStorage, PAUSE, REPEATS_MAX};
 use crate::plain::{folders_in, is_in};
 use crate::storage::REQUESTS_MAX;
 use crate::{ListingOf, Moment, ObjectMeta, StorageError};
@@ -149,11 +149,9 @@ impl ObjectStoreStorage {
 
     async fn list_objects(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         let path = self.folder_path(folder)?;
-        let listed = self.store.list(path.as_ref());
-        let metas = listed
-            .try_collect::<Vec<RemoteMeta>>()
-            .await
-            .map_err(|error| storage_error("list", folder, error))?;
+        let list = || self.store.list(path.as_ref()).try_collect::<Vec<RemoteMeta>>();
+        let metas = repeated(list).await;
+        let metas = metas.map_err(|error| storage_error("list", folder, error))?;
         let named = metas
             .iter()
             .filter_map(|meta| Some(Self::meta_of(self.name_of(&meta.location)?, meta)));
@@ -164,7 +162,7 @@ impl ObjectStoreStorage {
 
     async fn list_sub_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
         let path = self.folder_path(folder)?;
-        let listed = self.store.list_with_delimiter(path.as_ref()).await;
+        let listed = repeated(|| self.store.list_with_delimiter(path.as_ref())).await;
         let listed = listed.map_err(|error| storage_error("list", folder, error))?;
         let folders = listed
             .common_prefixes
@@ -175,6 +173,20 @@ impl ObjectStoreStorage {
             .collect();
         names.sort_unstable();
         Ok(names)
+    }
+}
+
+/// Asks again if the connection broke within an answer: the library repeats only what was not
+/// answered at all.
+async fn repeated<T, F: Future<Output = Result<T, Error>>>(ask: impl Fn() -> F) -> Result<T, Error> {
+    let mut repeats = 0;
+    loop {
+        match ask().await {
+            Err(error) if is_break(&error) && repeats < REPEATS_MAX => {}
+            answer => return answer,
+        }
+        repeats += 1;
+        tokio::time::sleep(PAUSE * repeats).await;
     }
 }
 

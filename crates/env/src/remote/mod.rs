@@ -24,6 +24,7 @@ mod options;
 mod pace;
 mod probe;
 mod profile;
+mod reads;
 #[cfg(test)]
 mod tests;
 mod uploads;
@@ -44,7 +45,7 @@ use types::{ByteRange, ObjectName, UnixNanos};
 
 use self::ahead::{Ahead, Step};
 use self::connect::Place;
-use self::failure::{is_unanswered, storage_error};
+use self::failure::{is_break, is_unanswered, storage_error};
 use self::limited::PIECE_BYTES;
 use self::listings::{Listings, folders_of, objects_of};
 pub use self::location::{LocationError, ObjectStoreLocation};
@@ -204,7 +205,16 @@ impl ObjectStoreStorage {
                         });
                     }
                     // It was deleted meanwhile. S3 also says so of a put beside a delete.
-                    Err(Error::NotFound { .. }) => {}
+                    Err(Error::NotFound { .. }) if repeats < REPEATS_MAX => {}
+                    Err(Error::NotFound { .. }) => {
+                        return Err(Error::Generic {
+                            store: "object store",
+                            source: format!(
+                                "it says again and again that there is an object, and has none: {error}"
+                            )
+                            .into(),
+                        });
+                    }
                     Err(error) => return Err(error),
                 }
             } else if !is_unanswered(&error) {
@@ -223,103 +233,6 @@ impl ObjectStoreStorage {
             .head(&self.path(name))
             .await
             .map_err(|error| storage_error("look up", name.as_str(), error))
-    }
-
-    async fn read_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
-        let past_end = |len| StorageError::PastEnd {
-            name: name.clone(),
-            len,
-            end: range.end(),
-        };
-        if range.len == 0 || range.offset.checked_add(range.len).is_none() {
-            // Object stores do not answer requests for empty ranges.
-            let len = self.head_of(name).await?.size;
-            return if range.len == 0 && range.offset <= len {
-                Ok(Vec::new())
-            } else {
-                Err(past_end(len))
-            };
-        }
-        let asked = range.offset..range.end();
-        let result = match self.request(name, Some(GetRange::Bounded(asked.clone()))).await {
-            Ok(result) if result.range == asked => result,
-            // The answer was cut at the object's end.
-            Ok(result) => return Err(past_end(result.meta.size)),
-            Err(error @ (Error::NotFound { .. } | Error::PermissionDenied { .. })) => {
-                return Err(storage_error("read", name.as_str(), error));
-            }
-            // If the range begins at the object's end or beyond, stores return various errors.
-            Err(error) => {
-                let len = self.head_of(name).await?.size;
-                return Err(if range.end() > len {
-                    past_end(len)
-                } else {
-                    storage_error("read", name.as_str(), error)
-                });
-            }
-        };
-        let bytes = result
-            .bytes()
-            .await
-            .map_err(|error| storage_error("read", name.as_str(), error))?;
-        if bytes.len() as u64 == range.len {
-            Ok(bytes.into())
-        } else {
-            Err(short(name))
-        }
-    }
-
-    /// Reads up to `wanted` bytes from the begin of the range on, and keeps them. `None` if that
-    /// fails, or gives less than the range.
-    async fn read_ahead(&self, name: &ObjectName, range: ByteRange, wanted: u64) -> Option<Vec<u8>> {
-        let asked = range.offset..range.offset.checked_add(wanted)?;
-        let result = self.request(name, Some(GetRange::Bounded(asked))).await.ok()?;
-        if result.range.start != range.offset {
-            return None;
-        }
-        let bytes: Vec<u8> = result.bytes().await.ok()?.into();
-        let own = bytes.get(..usize::try_from(range.len).ok()?)?.to_vec();
-        self.ahead.keep(name, range.offset, Arc::new(bytes));
-        Some(own)
-    }
-
-    async fn read_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
-        let result = match len {
-            0 => None,
-            len => match self.request(name, Some(GetRange::Suffix(len))).await {
-                Ok(result) => Some(result),
-                Err(error @ (Error::NotFound { .. } | Error::PermissionDenied { .. })) => {
-                    return Err(storage_error("read", name.as_str(), error));
-                }
-                // The store does not support suffix ranges, or the object is empty and has none.
-                Err(_) => None,
-            },
-        };
-        if let Some(result) = result {
-            let (whole, expected) = (result.meta.size, result.range.end - result.range.start);
-            let bytes = result
-                .bytes()
-                .await
-                .map_err(|error| storage_error("read", name.as_str(), error))?;
-            return if bytes.len() as u64 == expected {
-                Ok((bytes.into(), whole))
-            } else {
-                Err(short(name))
-            };
-        }
-        let whole = self.head_of(name).await?.size;
-        let len = len.min(whole);
-        Ok((
-            self.read_range(
-                name,
-                ByteRange {
-                    offset: whole - len,
-                    len,
-                },
-            )
-            .await?,
-            whole,
-        ))
     }
 }
 
@@ -372,10 +285,11 @@ impl Storage for ObjectStoreStorage {
             Step::Read(wanted) => wanted,
         };
         self.runtime.block_on(async {
-            if wanted > range.len
-                && let Some(bytes) = self.read_ahead(name, range, wanted).await
-            {
-                return Ok(bytes);
+            if wanted > range.len {
+                let read = self.read_ahead(name, range, wanted).await;
+                if let Some(bytes) = read.map_err(|error| storage_error("read", name.as_str(), error))? {
+                    return Ok(bytes);
+                }
             }
             self.read_range(name, range).await
         })
@@ -431,8 +345,19 @@ impl Storage for ObjectStoreStorage {
         self.ahead.forget(name);
         self.runtime.block_on(async {
             self.head_of(name).await?;
-            let deleted = self.store.delete(&self.path(name)).await;
-            deleted.map_err(|error| storage_error("delete", name.as_str(), error))
+            let path = self.path(name);
+            let mut repeats = 0;
+            loop {
+                match self.store.delete(&path).await {
+                    Ok(()) => return Ok(()),
+                    // The answer to the attempt before was lost.
+                    Err(Error::NotFound { .. }) if repeats > 0 => return Ok(()),
+                    Err(error) if is_break(&error) && repeats < REPEATS_MAX => {}
+                    Err(error) => return Err(storage_error("delete", name.as_str(), error)),
+                }
+                repeats += 1;
+                tokio::time::sleep(PAUSE * repeats).await;
+            }
         })
     }
 

@@ -32,6 +32,8 @@ pub struct SpooledSource<'a> {
     bytes: usize,
     bytes_max: usize,
     is_over: bool,
+    /// Why the source gives nothing more. What follows its failure would look like its end.
+    failed: Option<(io::ErrorKind, String)>,
 }
 
 /// A range of the stream.
@@ -65,6 +67,7 @@ impl<'a> SpooledSource<'a> {
             bytes: 0,
             bytes_max,
             is_over: false,
+            failed: None,
         }
     }
 
@@ -158,7 +161,16 @@ impl StreamSource for SpooledSource<'_> {
         if self.is_over {
             return Ok(StreamPiece::End);
         }
-        let piece = self.source.next(buffer)?;
+        if let Some((kind, why)) = &self.failed {
+            return Err(io::Error::new(*kind, why.clone()));
+        }
+        let piece = match self.source.next(buffer) {
+            Ok(piece) => piece,
+            Err(error) => {
+                self.failed = Some((error.kind(), error.to_string()));
+                return Err(error);
+            }
+        };
         self.keep(piece, buffer);
         Ok(piece)
     }
@@ -355,5 +367,38 @@ mod tests {
         assert!(spooled.skip_to(0).is_err(), "those bytes are gone");
         assert!(spooled.skip_to(end + 1).is_err(), "nobody has those bytes");
         assert!(spooled.skip_to(end).unwrap());
+    }
+
+    /// What a failed source says next, such as the end of a command's output, is not believed.
+    #[test]
+    fn a_source_that_failed_gives_nothing_more() {
+        struct Failing(usize);
+
+        impl StreamSource for Failing {
+            fn next(&mut self, buffer: &mut [u8]) -> io::Result<StreamPiece> {
+                self.0 += 1;
+                match self.0 {
+                    1 => {
+                        buffer[..3].copy_from_slice(b"abc");
+                        Ok(StreamPiece::Data(3))
+                    }
+                    2 => Err(io::Error::other("the command failed")),
+                    _ => Ok(StreamPiece::End),
+                }
+            }
+        }
+
+        let mut source = Failing(0);
+        let mut spooled = SpooledSource::new(&mut source, 1 << 20);
+        let mut buffer = [0; 8];
+        assert_eq!(spooled.next(&mut buffer).unwrap(), StreamPiece::Data(3));
+        for _ in 0..2 {
+            assert_eq!(
+                spooled.next(&mut buffer).unwrap_err().to_string(),
+                "the command failed"
+            );
+            assert!(spooled.skip_to(0).unwrap());
+            assert_eq!(spooled.next(&mut buffer).unwrap(), StreamPiece::Data(3));
+        }
     }
 }

@@ -1,10 +1,13 @@
-//! A user stops a restore that deletes, or that only looks.
+//! A user stops a restore that deletes, or that only looks. An outage ends a restore and a check.
 
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use onefold::{AssembleOptions, Error, ErrorKind, Monitor, RestoreFate, RestoreRequest, Snapshot, Store};
+use env::fault::{Counted, FailWith, Fault, OpKind};
+use onefold::{
+    AssembleOptions, Error, ErrorKind, Monitor, ReadData, RestoreFate, RestoreRequest, Snapshot, Store,
+};
 
 use crate::common::{How, Process, Tree, back_up, snapshot};
 
@@ -60,4 +63,44 @@ fn a_look_at_a_restore_stops() {
     let (store, found, target, _tree) = restored();
     let error = stopped(&store, &found, target.path(), RestoreFate::Replace, true);
     assert_eq!(error.kind(), ErrorKind::Interrupted);
+}
+
+/// A storage that does not answer says nothing of any object. Neither command takes what it cannot
+/// read for damaged or lost.
+#[test]
+fn an_outage_is_no_damage() {
+    let process = Process::new(2);
+    drop(process.init());
+    let tree = Tree::plant(4, 300 << 10);
+    let made = back_up(&process.open(), &tree, &How::plain()).unwrap();
+    let (mut checks, mut restores) = (0, 0);
+    for n in (1..60).step_by(2) {
+        let of_gets = |with| Fault::fail_from(n, with).counting(Counted::Only(OpKind::Get));
+        let store = process.open();
+        process.storage.inject_here(of_gets(FailWith::Outage));
+        let checked = store.check(ReadData::Share(1.0), &Monitor::default());
+        process.storage.clear_faults();
+        match checked {
+            Ok(report) => assert!(report.is_sound(), "{n}: {:?}", report.findings),
+            Err(error) => {
+                checks += 1;
+                assert!(error.to_string().contains("injected outage"), "{n}: {error}");
+            }
+        }
+        assert_eq!(process.names("damaged"), [""; 0], "{n}");
+
+        let store = process.open();
+        let found = snapshot(&store, made.id);
+        let target = tempfile::tempdir().unwrap();
+        let request = RestoreRequest::new(AssembleOptions::for_cores(1));
+        let mut faults = |fault: &onefold::Fault| panic!("{n}: {fault}");
+        process.storage.inject_here(of_gets(FailWith::Outage));
+        let restored = store.restore(&found, target.path(), &request, &Monitor::default(), &mut faults);
+        process.storage.clear_faults();
+        if let Err(error) = restored {
+            restores += 1;
+            assert!(error.to_string().contains("injected outage"), "{n}: {error}");
+        }
+    }
+    assert!(checks > 3 && restores > 3, "{checks} checks, {restores} restores");
 }

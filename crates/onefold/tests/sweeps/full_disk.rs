@@ -37,6 +37,7 @@ fn assert_says_why(text: &str, with: FailWith, when: &str) {
         FailWith::NoSpace => "no space left",
         FailWith::Io => "injected fault",
         FailWith::Denied => "permission denied",
+        FailWith::Outage => "injected outage",
     };
     assert!(text.contains(word), "{when}: {text}");
 }

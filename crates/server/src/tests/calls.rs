@@ -3,7 +3,8 @@
 use client::{Opened, Target};
 use env::{Entropy, SystemEntropy};
 use onefold::calls::{Call, Report};
-use onefold::{ReadData, operations};
+use onefold::errors::RestoreError;
+use onefold::{Error, ReadData, operations};
 
 use super::*;
 use crate::Listener;
@@ -128,6 +129,18 @@ fn a_client_tries_again_while_the_server_is_busy() {
     let places = ["one", "other"].map(|owner| memory.call(owner, Work::Long, 0).unwrap());
     let snapshot = bed.store().snapshots().unwrap().snapshots.remove(0);
     let named = vec![snapshot; MANY];
+    let monitor = Monitor::default();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            SystemClock.sleep(Duration::from_millis(500));
+            monitor.cancel().store(true, Ordering::SeqCst);
+        });
+        let stopped = operations::layouts(&repository, &named, &monitor).unwrap_err();
+        assert!(
+            matches!(stopped, Error::Restore(RestoreError::Interrupted)),
+            "{stopped}"
+        );
+    });
     thread::scope(|scope| {
         scope.spawn(|| {
             SystemClock.sleep(Duration::from_millis(500));

@@ -287,7 +287,11 @@ mod tests {
             };
             let refused = finish(file, 3).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::NotFound);
-            assert_eq!(names(dir.path()), [of_other.clone()], "it is not removed, either");
+            assert_eq!(
+                names(dir.path()),
+                std::slice::from_ref(&of_other),
+                "it is not removed, either"
+            );
             fs::remove_file(dir.path().join(&of_other)).unwrap();
         }
     }

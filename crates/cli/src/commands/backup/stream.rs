@@ -5,22 +5,35 @@
 //! given. When the output of a command ends, the backup waits for the command before it commits. If
 //! the command failed, there is no backup.
 
-use std::io::{self, Read};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
-use onefold::{StreamPiece, StreamSource};
+use onefold::errors::IngestError;
+use onefold::{Error, StreamPiece, StreamSource};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::args::Backup;
 
 /// More than a pipe returns at once.
 const FIRST_BYTES: usize = 64 << 10;
 
+/// How often the backup looks whether its user has asked to stop, while nothing comes.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
 /// The source: bytes that were read before the backup began, and the rest.
 pub(super) struct Stream {
     first: Vec<u8>,
     given: usize,
     rest: Rest,
+    stop: Arc<AtomicBool>,
 }
 
 enum Rest {
@@ -30,15 +43,17 @@ enum Rest {
 
 /// A running command. Dropping this value kills the command if nobody has waited for its end.
 struct Running {
-    words: String,
+    /// Without its arguments, which may be secrets.
+    program: String,
     child: Child,
     out: ChildStdout,
-    is_over: bool,
+    ended: Option<ExitStatus>,
 }
 
 impl Stream {
-    /// Begins to read the source that the arguments name.
-    pub(super) fn open(args: &Backup) -> Result<Self> {
+    /// Begins to read the source that the arguments name. `stop` ends it with an error, also while
+    /// it gives nothing.
+    pub(super) fn open(args: &Backup, stop: &Arc<AtomicBool>) -> Result<Self> {
         let rest = if args.stdin_from_command {
             Rest::Command(Running::start(args)?)
         } else {
@@ -48,8 +63,10 @@ impl Stream {
             first: vec![0; FIRST_BYTES],
             given: 0,
             rest,
+            stop: Arc::clone(stop),
         };
-        let read = read_some(&mut stream.rest, &mut stream.first).with_context(|| stream.rest.name())?;
+        let read =
+            read_some(&mut stream.rest, &mut stream.first, stop).with_context(|| stream.rest.name())?;
         stream.first.truncate(read);
         if read == 0 && !args.stdin_allow_empty {
             bail!(
@@ -65,7 +82,23 @@ impl Rest {
     fn name(&self) -> String {
         match self {
             Self::Stdin(_) => "standard input".to_owned(),
-            Self::Command(running) => format!("what `{}` wrote", running.words),
+            Self::Command(running) => format!("what `{}` wrote", running.program),
+        }
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Stdin(stdin) => rustix::io::read(stdin, buffer),
+            Self::Command(running) => rustix::io::read(&running.out, buffer),
+        }
+    }
+}
+
+impl AsFd for Rest {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Stdin(stdin) => stdin.as_fd(),
+            Self::Command(running) => running.out.as_fd(),
         }
     }
 }
@@ -75,8 +108,7 @@ impl Running {
         let [program, words @ ..] = args.paths.as_slice() else {
             bail!("which command? Name it behind `--`");
         };
-        let shown: Vec<_> = args.paths.iter().map(|word| word.display().to_string()).collect();
-        let shown = shown.join(" ");
+        let shown = program.display().to_string();
         let mut child = Command::new(program)
             .args(words)
             .stdin(Stdio::inherit())
@@ -86,33 +118,34 @@ impl Running {
             .with_context(|| format!("`{shown}` could not be run, so no backup was made"))?;
         let out = child.stdout.take().context("the command's output is lost")?;
         Ok(Self {
-            words: shown,
+            program: shown,
             child,
             out,
-            is_over: false,
+            ended: None,
         })
     }
 
-    /// Waits for the command after its output has ended. An error if the command failed.
+    /// Waits for the command after its output has ended. An error if the command failed, each time
+    /// that it is asked.
     fn end(&mut self) -> io::Result<()> {
-        if self.is_over {
-            return Ok(());
-        }
-        let status = self.child.wait()?;
-        self.is_over = true;
+        let status = match self.ended {
+            Some(status) => status,
+            None => self.child.wait()?,
+        };
+        self.ended = Some(status);
         if status.success() {
             return Ok(());
         }
         Err(io::Error::other(format!(
             "`{}` failed ({status}), so no backup was made",
-            self.words
+            self.program
         )))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if !self.is_over {
+        if self.ended.is_none() {
             // The command may have ended by itself, which is as good.
             drop(self.child.kill());
             drop(self.child.wait());
@@ -121,25 +154,38 @@ impl Drop for Running {
 }
 
 /// Reads some bytes. Returns 0 at the end, for a command only if it succeeded.
-fn read_some(from: &mut Rest, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_some(from: &mut Rest, buffer: &mut [u8], stop: &AtomicBool) -> io::Result<usize> {
     loop {
-        let read = match from {
-            Rest::Stdin(stdin) => stdin.lock().read(buffer),
-            Rest::Command(running) => running.out.read(buffer),
-        };
-        match (read, &mut *from) {
-            (Err(error), _) if error.kind() == io::ErrorKind::Interrupted => {}
+        if stop.load(Ordering::Relaxed) {
+            return Err(io::Error::other("interrupted"));
+        }
+        // A silent source must not keep a signal waiting.
+        match poll(&mut [PollFd::new(&*from, PollFlags::IN)], Some(&LOOK)) {
+            Ok(0) | Err(Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        match (from.read(buffer), &mut *from) {
+            (Err(Errno::INTR | Errno::AGAIN), _) => {}
             (Ok(0), Rest::Command(running)) => return running.end().map(|()| 0),
-            (read, _) => return read,
+            (read, _) => return Ok(read?),
         }
     }
+}
+
+/// Whether a stream could not be read.
+pub(super) fn is_of_source(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        None | Some(Error::Ingest(IngestError::Source { .. }))
+    )
 }
 
 impl StreamSource for Stream {
     fn next(&mut self, buffer: &mut [u8]) -> io::Result<StreamPiece> {
         let first = &self.first[self.given..];
         let len = if first.is_empty() {
-            read_some(&mut self.rest, buffer)?
+            read_some(&mut self.rest, buffer, &self.stop)?
         } else {
             let len = first.len().min(buffer.len());
             buffer[..len].copy_from_slice(&first[..len]);

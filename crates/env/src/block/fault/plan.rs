@@ -21,6 +21,11 @@ impl FailWith {
                 device,
                 source: io::Error::from_raw_os_error(libc::EIO),
             },
+            Self::Outage => DeviceError::Io {
+                action: kind.word(),
+                device,
+                source: io::Error::from_raw_os_error(libc::ENODEV),
+            },
         }
     }
 }
