@@ -185,8 +185,7 @@ fn hooks_run_around_each_backup_and_around_all() {
     // Standard output has JSON lines alone.
     assert_eq!(lines(&ran.out).len(), 1, "{}", ran.out());
     let ran = ran.says(&[
-        "`before` of profile home",
-        "`exit 7` failed",
+        "command 2 of the hook `before` of profile home failed (exit status: 7)",
         "to standard output",
     ]);
     drop(ran);
