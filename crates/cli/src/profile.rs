@@ -136,13 +136,12 @@ impl Profile {
                 return Err(profile.wrong(&format!("backup {} needs either `paths` or `command`", at + 1)));
             }
         }
-        profile.ensure_streams_have_names()?;
         Ok(profile)
     }
 
     /// Two commands whose output has one name on one host would make one series. A rule of
     /// retention would keep one of them where the user means both.
-    fn ensure_streams_have_names(&self) -> Result<()> {
+    fn ensure_streams_have_names(&self) -> Result<(), String> {
         let commands = self
             .tables
             .backup
@@ -153,12 +152,13 @@ impl Profile {
             let of = |key: &str| entry.options.get(key).and_then(toml::Value::as_str);
             let series = (of("host"), of("stdin-filename").unwrap_or("stdin"));
             if let Some((_, other)) = seen.iter().find(|(known, _)| *known == series) {
-                return Err(self.wrong(&format!(
+                let twins = format!(
                     "the output of `{other}` and that of `{}` have one name, `{}`, so they would make one series: give \
-                     each its own `stdin-filename`",
+                     one of them another `stdin-filename`",
                     entry.title(),
                     series.1
-                )));
+                );
+                return Err(self.wrong(&twins).to_string());
             }
             seen.push((series, entry.title()));
         }
@@ -213,15 +213,21 @@ impl Profile {
 impl Profile {
     /// The program reads its profile once more when it starts anew.
     fn ensure_is_found_again(&self, variables: &[&String]) -> Result<()> {
-        let leads_there =
-            |name: &&&String| matches!(name.as_str(), "ONEFOLD_CONFIG_DIR" | "XDG_CONFIG_HOME" | "HOME");
-        match variables.iter().find(leads_there) {
-            Some(name) if !self.name.contains('/') => Err(self.wrong(&format!(
-                "`{name}` would change where profiles are looked for: set it where the program is started, or name the \
-                 profile by its path"
-            ))),
-            _ => Ok(()),
+        let set = |name: &str| {
+            let added = variables.iter().find(|one| **one == name);
+            added.map(|name| OsString::from(&self.tables.environment[*name]))
+        };
+        let own = folders::config_with(&set).map(|folder| folder.join(format!("{}.toml", self.name)));
+        let was_own = folders::config().is_some_and(|folder| self.place.starts_with(folder));
+        // The same file comes first, or there is none before that of the machine.
+        let is_same = own.as_ref() == Some(&self.place) || !was_own && own.is_none_or(|own| !own.exists());
+        if self.name.contains('/') || is_same {
+            return Ok(());
         }
+        Err(self.wrong(
+            "a variable of [environment] leads to another profile of this name, or to none: set it where the program is \
+             started, or name the profile by its path",
+        ))
     }
 }
 
@@ -261,13 +267,14 @@ mod tests {
             assert!(error.contains("either `paths` or `command`"), "{error}");
         }
         let twins = "[[backup]]\ncommand = [\"dump\", \"a\"]\n[[backup]]\nname = \"b\"\ncommand = [\"dump\", \"b\"]\n";
-        let error = parsed(twins).unwrap_err().to_string();
+        let named = |text: &str| parsed(text).unwrap().ensure_streams_have_names();
+        let error = named(twins).unwrap_err();
         assert!(
             error.contains("`dump`") && error.contains("stdin-filename"),
             "{error}"
         );
-        parsed(&format!("{twins}stdin-filename = \"b\"\n")).unwrap();
-        parsed(&format!("{twins}host = \"b\"\n")).unwrap();
+        named(&format!("{twins}stdin-filename = \"b\"\n")).unwrap();
+        named(&format!("{twins}host = \"b\"\n")).unwrap();
         let profile =
             parsed("[[backup]]\npaths = [\"/a\", \"/b\"]\n[[backup]]\ncommand = [\"pg_dump\", \"x\"]\n")
                 .unwrap();

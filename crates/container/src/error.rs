@@ -251,6 +251,12 @@ impl ContainerError {
         }
     }
 
+    /// Whether the storage does not answer, so that another copy may be whole or damaged.
+    #[must_use]
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Self::Storage(error) if error.is_silence())
+    }
+
     /// Whether the requested data is damaged or was pruned. It may be pruned if it was not pinned,
     /// and the backup that referred to it was rewritten or forgotten meanwhile, or the revision
     /// that rewrote it has rotted. For other errors, retry with the storage.

@@ -128,7 +128,7 @@ impl Containers {
             let listed = match self.list_generations(id, CopyOf::Main) {
                 Ok(listed) => listed,
                 // The mirror copies are in another folder, and the damage is known already.
-                Err(_) if first_damage.is_some() => break,
+                Err(error) if first_damage.is_some() && !error.is_silence() => break,
                 Err(error) => return Err(error),
             };
             for generation in listed.into_iter().rev() {
@@ -164,8 +164,11 @@ impl Containers {
         if !error.is_damage() {
             return Err(error);
         }
-        let contents =
-            Identity::mirror(main.id, main.generation).and_then(|mirror| self.load_copy(mirror).ok());
+        let mirror = Identity::mirror(main.id, main.generation).map(|mirror| self.load_copy(mirror));
+        let contents = match mirror {
+            Some(Err(silence)) if silence.is_silence() => return Err(silence),
+            mirror => mirror.and_then(Result::ok),
+        };
         if contents.is_some() {
             self.report_mirror(main, Part::Catalog, &error);
         }
@@ -180,22 +183,30 @@ impl Containers {
         damage: Option<ContainerError>,
     ) -> Result<Contents, ContainerError> {
         let is_damaged = damage.is_some();
-        let error = damage.unwrap_or(ContainerError::Missing { container: id });
+        let mut error = damage.unwrap_or(ContainerError::Missing { container: id });
         if !id.kind.is_mirrored() {
             return Err(error);
         }
         let listed = match self.list_generations(id, CopyOf::Mirror) {
             Ok(listed) => listed,
-            Err(_) if is_damaged => return Err(error),
+            Err(listing) if is_damaged && !listing.is_silence() => return Err(error),
             Err(listing) => return Err(listing),
         };
         for generation in listed.into_iter().rev() {
             let Some(mirror) = Identity::mirror(id, generation) else {
                 break;
             };
-            if let Ok(contents) = self.load_copy(mirror) {
-                self.report_mirror(mirror, Part::Catalog, &error);
-                return Ok(contents);
+            match self.load_copy(mirror) {
+                Ok(contents) => {
+                    self.report_mirror(mirror, Part::Catalog, &error);
+                    return Ok(contents);
+                }
+                Err(silence) if silence.is_silence() => return Err(silence),
+                // The container may not be missing: this may be its copy, on a bad sector.
+                Err(of_mirror @ ContainerError::Storage(_)) if !is_damaged && !is_absent(&of_mirror) => {
+                    error = of_mirror;
+                }
+                Err(_) => {}
             }
         }
         Err(error)

@@ -226,11 +226,15 @@ impl Containers {
             Err(error) if is_absent(&error) || error.is_damage() => error,
             Err(error) => return Err(error),
         };
-        if let Some(other) = at.other()
-            && let Ok(place) = self.read_range(view, other, range, into)
-        {
-            self.report_mirror(other, Part::Region(first), &error);
-            return Ok((other, place));
+        if let Some(other) = at.other() {
+            match self.read_range(view, other, range, into) {
+                Ok(place) => {
+                    self.report_mirror(other, Part::Region(first), &error);
+                    return Ok((other, place));
+                }
+                Err(silence) if silence.is_silence() => return Err(silence),
+                Err(_) => {}
+            }
         }
         if !is_absent(&error) {
             return Err(error);
@@ -316,8 +320,12 @@ impl Containers {
     ) -> Result<Opened, ContainerError> {
         let storage = &self.env().storage;
         let was_cached = at.names().filter(|name| storage.drop_cached(name)).count() > 0;
-        if was_cached && let Ok(opened) = self.reread(view, at, index, row, plain) {
-            return Ok(opened);
+        if was_cached {
+            match self.reread(view, at, index, row, plain) {
+                Ok(opened) => return Ok(opened),
+                Err(silence) if silence.is_silence() => return Err(silence),
+                Err(_) => {}
+            }
         }
         let error = self.explain(view, at, index, row, error);
         let Some(other) = at.other() else {
@@ -328,6 +336,7 @@ impl Containers {
                 self.report_mirror(other, Part::Region(index), &error);
                 Ok(opened)
             }
+            Err(silence) if silence.is_silence() => Err(silence),
             Err(_) => Err(error),
         }
     }

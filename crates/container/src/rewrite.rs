@@ -32,7 +32,7 @@ impl Containers {
         {
             match self.load_copy(mirror) {
                 Ok(contents) => return Ok(CatalogView::of(contents)),
-                Err(of_mirror) if is_absent(&error) => error = of_mirror,
+                Err(of_mirror) if is_absent(&error) || of_mirror.is_silence() => error = of_mirror,
                 Err(_) => {}
             }
         }

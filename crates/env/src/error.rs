@@ -136,6 +136,12 @@ impl StorageError {
         matches!(self, Self::Io { .. }) && !self.is_outage()
     }
 
+    /// Whether the storage does not answer: what it would say of an object is not known.
+    #[must_use]
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Self::Io { .. }) && self.is_outage()
+    }
+
     /// Whether the storage as a whole refuses or is gone, so that other objects cannot be had
     /// either, and nothing is known of this one. An error of the medium is none: it concerns the
     /// sectors of one object.

@@ -144,7 +144,7 @@ impl AllSettings {
 /// series.
 fn is_unreadable(error: &ObjectError) -> bool {
     let of_storage =
-        |error: &StorageError| matches!(error, StorageError::Io { .. } | StorageError::NotFound { .. });
+        |error: &StorageError| error.is_of_medium() || matches!(error, StorageError::NotFound { .. });
     error.is_damage() || matches!(error, ObjectError::Storage(error) if of_storage(error))
 }
 

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use env::StorageError;
 use format::frame::ObjectKind;
 use format::names;
 use format::reclaim::{Condemned, Removed};
@@ -158,10 +157,10 @@ fn found<T>(read: Result<T, ObjectError>) -> Result<Found<T>> {
     }
 }
 
-/// Whether an object is lost, by rot or a bad sector. A storage that fails as a whole fails the
-/// listings too.
+/// Whether an object is lost, by rot or a bad sector. A storage that does not answer says nothing
+/// of it.
 pub(crate) fn is_lost(error: &ObjectError) -> bool {
-    error.is_damage() || matches!(error, ObjectError::Storage(StorageError::Io { .. }))
+    error.is_damage() || matches!(error, ObjectError::Storage(error) if error.is_of_medium())
 }
 
 /// Creates a list, and returns whether this process created it. The list, and all objects that it

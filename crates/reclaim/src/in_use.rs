@@ -292,7 +292,7 @@ impl<'a> Finder<'a> {
             Ok(catalog) => catalog,
             // An earlier epoch removed it, so no session can be given its nodes.
             Err(recipe::RecipeError::Container(container::ContainerError::Missing { .. })) => return Ok(()),
-            Err(source) => return Err(unmarkable(session, source)),
+            Err(source) => return Err(mark::unmarkable(session, source)),
         };
         for entry in catalog.entries().iter().filter(|entry| entry.level.get() > 0) {
             let at = ChunkLocation {
@@ -316,7 +316,7 @@ impl<'a> Finder<'a> {
             self.found.live.insert(container, slots);
             return Ok(());
         }
-        let unmarkable = |source| unmarkable(session, source);
+        let unmarkable = |source| mark::unmarkable(session, source);
         let catalog = self.nodes.catalog(container).map_err(unmarkable)?;
         for slot in slots.iter() {
             let Some(entry) = catalog.entry(slot) else {
@@ -331,10 +331,6 @@ impl<'a> Finder<'a> {
         }
         Ok(())
     }
-}
-
-fn unmarkable(backup: SessionId, source: recipe::RecipeError) -> ReclaimError {
-    ReclaimError::Unmarkable { backup, source }
 }
 
 /// Whether the last adopter of a chain that begins with this one has ended, judged by this listing

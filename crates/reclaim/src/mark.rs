@@ -182,8 +182,16 @@ impl WalkError {
     pub(crate) fn of(self, backup: types::SessionId) -> ReclaimError {
         match self {
             Self::Interrupted => ReclaimError::Interrupted,
-            Self::Recipe(source) => ReclaimError::Unmarkable { backup, source },
+            Self::Recipe(source) => unmarkable(backup, source),
         }
+    }
+}
+
+/// The error for a node of this backup, or of this session, that cannot be read.
+pub(crate) fn unmarkable(backup: types::SessionId, source: RecipeError) -> ReclaimError {
+    match source {
+        RecipeError::Container(error) if error.is_silence() => error.into(),
+        source => ReclaimError::Unmarkable { backup, source },
     }
 }
 

@@ -1,5 +1,6 @@
 //! Errors of restoring bytes.
 
+use recipe::RecipeError;
 use types::{ChunkLocation, Fingerprint};
 
 /// A restore, or a part of one, failed. Everything that was written before is right: nothing leaves
@@ -92,4 +93,17 @@ pub enum RestoreError {
     /// A broken invariant within the program.
     #[error("internal error, please report it: {0}")]
     Internal(&'static str),
+}
+
+impl RestoreError {
+    /// Whether the reader failed, or the storage does not answer, so that nothing else can be read
+    /// either.
+    pub(crate) fn is_of_whole_store(&self) -> bool {
+        match self {
+            Self::Recipe(RecipeError::Other(_)) => true,
+            Self::Storage(error) => error.is_silence(),
+            Self::Container(error) | Self::Recipe(RecipeError::Container(error)) => error.is_silence(),
+            _ => false,
+        }
+    }
 }

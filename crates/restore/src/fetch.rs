@@ -153,7 +153,8 @@ pub(crate) fn fetch(
             work.found = piece.fills.iter().map(|_| Err(Arc::clone(&error))).collect();
         }
     }
-    if work.found.iter().any(Result::is_err) {
+    let is_over = |found: &Found| matches!(found, Err(error) if error.is_of_whole_store());
+    if work.found.iter().any(Result::is_err) && !work.found.iter().any(is_over) {
         let singly = work.bytes.regions.is_none();
         work.mend(singly);
     }

@@ -6,10 +6,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use container::ContainerError;
 use crossbeam_channel::Receiver;
-use env::StorageError;
-use recipe::RecipeError;
 
 use crate::error::RestoreError;
 use crate::fetch::{FetchedBytes, SpotRun, ToKeep};
@@ -223,16 +220,7 @@ impl<'a> Sender<'a> {
 
 /// Passes lost bytes to the sink, unless all further ones would be lost, too.
 fn lose(sink: &mut dyn Sink, len: u64, error: &Arc<RestoreError>) -> Result<(), RestoreError> {
-    let is_over = match &**error {
-        RestoreError::Recipe(RecipeError::Other(_)) => true,
-        RestoreError::Storage(error)
-        | RestoreError::Container(ContainerError::Storage(error))
-        | RestoreError::Recipe(RecipeError::Container(ContainerError::Storage(error))) => {
-            matches!(error, StorageError::Io { .. }) && error.is_outage()
-        }
-        _ => false,
-    };
-    if is_over {
+    if error.is_of_whole_store() {
         return Err(RestoreError::NoMore(Arc::clone(error)));
     }
     sink.lost(len, error)

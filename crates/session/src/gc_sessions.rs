@@ -229,9 +229,8 @@ fn collect(objects: &Objects, left: Left) -> Result<usize> {
         Ok(Read::Whole(ending)) => ending,
         // Its content is not known, so all objects of the session stay. Other sessions do not
         // matter to it.
-        Ok(Read::Missing | Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => {
-            return Ok(0);
-        }
+        Ok(Read::Missing | Read::Damaged(_)) => return Ok(0),
+        Err(SessionError::Storage(error)) if error.is_of_medium() => return Ok(0),
         Err(error) => return Err(error),
     };
     let keep = match EndedBy::of(&ending) {
@@ -267,7 +266,8 @@ fn record_commit(objects: &Objects, id: SessionId) -> Result<()> {
             Err(SessionError::Object(ObjectError::Storage(StorageError::NoSpace { .. }))) => Ok(()),
             put => put.map(drop),
         },
-        Ok(Read::Missing | Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => Ok(()),
+        Ok(Read::Missing | Read::Damaged(_)) => Ok(()),
+        Err(SessionError::Storage(error)) if error.is_of_medium() => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -278,7 +278,8 @@ fn is_of(objects: &Objects, id: SessionId, series: SeriesId) -> Result<bool> {
         Ok(Read::Whole(claim)) => Ok(claim.series == series),
         // It was deleted since it was listed.
         Ok(Read::Missing) => Ok(true),
-        Ok(Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => Ok(false),
+        Ok(Read::Damaged(_)) => Ok(false),
+        Err(SessionError::Storage(error)) if error.is_of_medium() => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -15,7 +15,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use env::StorageError;
 use format::frame::ObjectKind;
 use format::manifest::Manifest;
 use format::names;
@@ -170,7 +169,7 @@ impl Manifests {
             match self.sealer().read(&name, ObjectKind::Marks, Marks::decode) {
                 Ok(marks) => Ok(Some((marks.group, marks.covers))),
                 Err(error) if error.is_not_found() || error.is_damage() => Ok(None),
-                Err(object::ObjectError::Storage(StorageError::Io { .. })) => Ok(None),
+                Err(object::ObjectError::Storage(error)) if error.is_of_medium() => Ok(None),
                 Err(error) => Err(SessionError::from(error)),
             }
         })?;

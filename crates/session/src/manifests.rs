@@ -256,7 +256,7 @@ impl Manifests {
             Ok(stored) => stored,
             Err(StorageError::NotFound { .. }) => return Ok(Read::Missing),
             // A bad sector makes this manifest unreadable, as rot would.
-            Err(error @ StorageError::Io { .. }) => {
+            Err(error) if error.is_of_medium() => {
                 return Ok(Read::Damaged(DamagedObject::unread(name, &error)));
             }
             Err(error) => return Err(error.into()),

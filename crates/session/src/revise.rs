@@ -157,7 +157,7 @@ impl Manifests {
     /// including forgotten ones.
     ///
     /// # Errors
-    /// Of the storage.
+    /// `Damaged` for a rewrite that cannot be read now, and may be later. Of the storage.
     pub fn rewritten(&self, list: &ManifestList) -> Result<BTreeSet<SessionId>> {
         let mut all = BTreeSet::new();
         let rewrites = list
@@ -165,7 +165,7 @@ impl Manifests {
             .iter()
             .filter(|entry| entry.series() == ARCHIVAL_SERIES);
         for rewrite in rewrites {
-            let last = self.last_backup(rewrite)?;
+            let last = self.last_backup_for_sure(rewrite)?;
             let Some((_, rewrite)) = last else { continue };
             // An archival rewrite rewrites its oldest parent. Layout repair rewrites all parents.
             let of = if rewrite.rewritten.is_some() {

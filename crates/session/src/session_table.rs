@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use env::{Moment, ObjectMeta, StorageError};
+use env::{Moment, ObjectMeta};
 use format::names::{self, SessionObject};
 use format::session::{Checkpoint, Claim, Heartbeat, READ_SERIES};
 use object::Sealer;
@@ -207,9 +207,8 @@ impl Endings {
     fn is_over(&self, objects: &Objects, id: SessionId) -> Result<bool> {
         match objects.read::<Claim>(&names::claim(id)) {
             Ok(Read::Whole(claim)) => Ok(self.of.get(&id).is_some_and(|of| of.contains(&claim.series))),
-            Ok(Read::Missing | Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => {
-                Ok(true)
-            }
+            Ok(Read::Missing | Read::Damaged(_)) => Ok(true),
+            Err(SessionError::Storage(error)) if error.is_of_medium() => Ok(true),
             Err(error) => Err(error),
         }
     }
@@ -377,7 +376,7 @@ pub(crate) fn adopted_checkpoint(
         Ok(Read::Whole(checkpoint)) => Ok(Some(checkpoint)),
         Ok(Read::Missing) => Ok(None),
         Ok(Read::Damaged(object)) => Err(SessionError::Damaged(object)),
-        Err(SessionError::Storage(error @ StorageError::Io { .. })) => {
+        Err(SessionError::Storage(error)) if error.is_of_medium() => {
             Err(SessionError::Damaged(DamagedObject::unread(name, &error)))
         }
         Err(error) => Err(error),

@@ -1,6 +1,5 @@
 //! The objects that show the commit of a session without a manifest.
 
-use env::StorageError;
 use format::names;
 use format::session::{ARCHIVAL_SERIES, Claim, READ_SERIES};
 use types::{SeriesId, SessionId};
@@ -17,9 +16,8 @@ fn record_of(objects: &Objects, session: SessionId) -> Result<Option<Claim>> {
 fn read_claim(objects: &Objects, name: &types::ObjectName) -> Result<Option<Claim>> {
     match objects.read::<Claim>(name) {
         Ok(Read::Whole(claim)) => Ok(Some(claim)),
-        Ok(Read::Missing | Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => {
-            Ok(None)
-        }
+        Ok(Read::Missing | Read::Damaged(_)) => Ok(None),
+        Err(SessionError::Storage(error)) if error.is_of_medium() => Ok(None),
         Err(error) => Err(error),
     }
 }

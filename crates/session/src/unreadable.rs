@@ -16,11 +16,11 @@
 
 use std::time::Duration;
 
-use env::{LockState, StorageError};
+use env::LockState;
 use format::manifest::Manifest;
 use format::names;
 use format::session::Claim;
-use types::{SeriesId, SessionId, UnixNanos};
+use types::{Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::error::{EndedBy, Result, SessionError};
 use crate::gc_sessions;
@@ -67,8 +67,16 @@ impl Manifests {
     pub fn find_unreadable_session(&self, id: SessionId) -> Result<Option<UnreadableSession>> {
         let objects = self.objects();
         let manifests = listed::list(objects, names::BACKUPS_FOLDER)?;
-        if manifests.iter().any(|one| one.session == id) {
-            return Ok(None);
+        let of_session: Vec<_> = manifests.iter().filter(|one| one.session == id).collect();
+        let is_expired = |one: &listed::Listed| {
+            one.revision == Revision::FIRST
+                && matches!(objects.ending(one.series, id), Ok(Some(EndedBy::Expired { .. })))
+        };
+        match &of_session[..] {
+            [] => {}
+            // An interrupted call has put it.
+            [one] if is_expired(one) => {}
+            _ => return Ok(None),
         }
         let folder = session_table::one_folder(objects, id)?;
         if folder.heartbeats.is_empty() && (folder.claimed || folder.checkpoints.is_empty()) {
@@ -78,7 +86,7 @@ impl Manifests {
             Ok(Read::Whole(_)) => return Ok(None),
             Ok(Read::Damaged(claim)) => claim.why,
             Ok(Read::Missing) => format!("{}: is missing", names::claim(id)),
-            Err(SessionError::Storage(error @ StorageError::Io { .. })) => error.to_string(),
+            Err(SessionError::Storage(error)) if error.is_of_medium() => error.to_string(),
             Err(error) => return Err(error),
         };
         if folder.committed && standing(objects, id)? == Standing::LostBackup {
@@ -110,8 +118,9 @@ impl Manifests {
         if let Some(series) = self.series_of_adopter(session.id)? {
             let ending = Manifest::Expired { by: by.id() };
             by.ensure_running()?;
-            if by.end_other(series, session.id, &ending)? != EndedBy::of(&ending) {
-                return Ok(false);
+            match by.end_other(series, session.id, &ending)? {
+                EndedBy::Expired { .. } => {}
+                _ => return Ok(false),
             }
         }
         if session.folder.claimed {

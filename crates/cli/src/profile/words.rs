@@ -128,6 +128,7 @@ impl Profile {
                 return Err(self.told(&format!("it has no backup of the name `{name}`")));
             }
         }
+        self.ensure_streams_have_names()?;
         let mut lines = Vec::new();
         for (at, entry) in self.tables.backup.iter().enumerate() {
             // The options of all backups are checked before the first one is made.

@@ -151,9 +151,7 @@ fn a_silent_source_keeps_no_signal_waiting() {
     ];
     let args = ["backup", "--stdin-from-command", "--"].into_iter().chain(words);
     let child = bed.command(args).stderr(Stdio::piped()).spawn().unwrap();
-    while !bed.path("pid").exists() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| bed.path("pid").exists());
     signal(&child, Signal::TERM);
     end(child).expect(130).says(&["the backup was interrupted"]);
     let pid = fs::read_to_string(bed.path("pid")).unwrap();

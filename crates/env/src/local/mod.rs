@@ -301,6 +301,17 @@ impl fmt::Debug for LocalStorage {
     }
 }
 
+/// Reads once more if another host has removed the file since it was opened, as a network file
+/// system says by this error. A removed object is not found then.
+fn once_more<T>(mut read: impl FnMut() -> Result<T, StorageError>) -> Result<T, StorageError> {
+    match read() {
+        Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::StaleNetworkFileHandle => {
+            read()
+        }
+        outcome => outcome,
+    }
+}
+
 impl Storage for LocalStorage {
     fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
         let fail = |error| io_error("write", name.as_str(), error);
@@ -353,13 +364,17 @@ impl Storage for LocalStorage {
     }
 
     fn get(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError> {
-        let (file, metadata) = self.open_object(name)?;
-        read_at(&file, name, 0, metadata.len())
+        once_more(|| {
+            let (file, metadata) = self.open_object(name)?;
+            read_at(&file, name, 0, metadata.len())
+        })
     }
 
     fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
-        let file = self.open_for_range(name, range)?;
-        read_at(&file, name, range.offset, range.len)
+        once_more(|| {
+            let file = self.open_for_range(name, range)?;
+            read_at(&file, name, range.offset, range.len)
+        })
     }
 
     fn get_range_into(
@@ -368,16 +383,20 @@ impl Storage for LocalStorage {
         range: ByteRange,
         into: &mut AlignedBuffer,
     ) -> Result<Range<usize>, StorageError> {
-        let file = self.open_for_range(name, range)?;
-        let read = self.direct_reads.read(&file, range, into);
-        read.map_err(|error| io_error("read", name.as_str(), error))
+        once_more(|| {
+            let file = self.open_for_range(name, range)?;
+            let read = self.direct_reads.read(&file, range, into);
+            read.map_err(|error| io_error("read", name.as_str(), error))
+        })
     }
 
     fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
-        let (file, metadata) = self.open_object(name)?;
-        let whole = metadata.len();
-        let offset = whole.saturating_sub(len);
-        Ok((read_at(&file, name, offset, whole - offset)?, whole))
+        once_more(|| {
+            let (file, metadata) = self.open_object(name)?;
+            let whole = metadata.len();
+            let offset = whole.saturating_sub(len);
+            Ok((read_at(&file, name, offset, whole - offset)?, whole))
+        })
     }
 
     /// Memory-mapped. `local/mapped.rs` describes the risk of hostile disks.

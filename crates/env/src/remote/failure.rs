@@ -37,6 +37,8 @@ struct Failure {
     cause: String,
     /// It was the machine that was asked for its role.
     is_of_machine: bool,
+    /// The status is that of one object of several.
+    is_part: bool,
 }
 
 fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
@@ -62,6 +64,7 @@ impl Failure {
             // A part of an answer about several objects.
             if let Some((_, code)) = text.split_once("(code: ") {
                 failure.status = code.get(..3).and_then(|digits| digits.parse().ok());
+                failure.is_part = true;
             }
             failure.cause = text;
         }
@@ -237,15 +240,10 @@ pub(super) fn storage_error(action: &'static str, name: &str, error: Error) -> S
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => StorageError::Denied {
             name: name.to_owned(),
         },
-        // Azure answers so about each object of several.
-        error if action == "delete" && matches!(failure.status, Some(403 | 409)) => {
-            match (other(action, name, &error), failure.transport) {
-                (StorageError::Io { .. }, None) => StorageError::Denied {
-                    name: name.to_owned(),
-                },
-                (other, _) => other,
-            }
-        }
+        // Azure answers so about each object of several. 409: nobody may delete it yet.
+        _ if failure.is_part && matches!(failure.status, Some(403 | 409)) => StorageError::Denied {
+            name: name.to_owned(),
+        },
         error => other(action, name, &error),
     }
 }

@@ -209,10 +209,7 @@ impl ObjectStoreStorage {
                     Err(Error::NotFound { .. }) => {
                         return Err(Error::Generic {
                             store: "object store",
-                            source: format!(
-                                "it says again and again that there is an object, and has none: {error}"
-                            )
-                            .into(),
+                            source: "it says again and again that there is an object, and has none".into(),
                         });
                     }
                     Err(error) => return Err(error),
@@ -350,10 +347,14 @@ impl Storage for ObjectStoreStorage {
             loop {
                 match self.store.delete(&path).await {
                     Ok(()) => return Ok(()),
-                    // The answer to the attempt before was lost.
-                    Err(Error::NotFound { .. }) if repeats > 0 => return Ok(()),
                     Err(error) if is_break(&error) && repeats < REPEATS_MAX => {}
-                    Err(error) => return Err(storage_error("delete", name.as_str(), error)),
+                    Err(error) => {
+                        return match storage_error("delete", name.as_str(), error) {
+                            // It was there. A rival has deleted it, or an attempt without answer.
+                            StorageError::NotFound { .. } => Ok(()),
+                            error => Err(error),
+                        };
+                    }
                 }
                 repeats += 1;
                 tokio::time::sleep(PAUSE * repeats).await;

@@ -10,13 +10,13 @@ use std::hash::{BuildHasher, RandomState};
 use format::listing::EntryKind;
 use format::manifest::StreamRole;
 use format::node::NodeEntry;
-use recipe::{NodeCache, NodeSource, Place, StreamBytes, TreeRoot};
+use recipe::{NodeCache, NodeSource, Place, RecipeError, StreamBytes, TreeRoot};
 use tree::ListingReader;
 use types::{ByteRange, ChunkLocation, ContainerId, ContainerKind, Fingerprint, SlotRange};
 
 use super::CheckReport;
 use super::needs::Needs;
-use super::structure::Structure;
+use super::structure::{Structure, stops};
 use crate::damage::{BadSlots, merged};
 use crate::error::Result;
 use crate::monitor::Monitor;
@@ -109,12 +109,12 @@ impl DamageWalk<'_> {
             return Ok(());
         }
         let is_segment = node.level.get() == 1;
-        let Some(children) = (!is_segment)
-            .then(|| recipe::child_nodes(self.nodes, node).ok())
-            .flatten()
-        else {
-            self.add_lost_references(node, offset, lost);
-            return Ok(());
+        let children = match is_segment {
+            true => None,
+            false => unless_damaged(recipe::child_nodes(self.nodes, node))?,
+        };
+        let Some(children) = children else {
+            return self.add_lost_references(node, offset, lost);
         };
         let mut at = offset;
         for child in children {
@@ -125,7 +125,7 @@ impl DamageWalk<'_> {
     }
 
     /// The same for a segment, or for a node that cannot be opened.
-    fn add_lost_references(&self, node: &TreeRoot, mut offset: u64, lost: &mut Vec<ByteRange>) {
+    fn add_lost_references(&self, node: &TreeRoot, mut offset: u64, lost: &mut Vec<ByteRange>) -> Result<()> {
         let end = offset + node.len;
         let whole = [ByteRange {
             offset: 0,
@@ -138,6 +138,7 @@ impl DamageWalk<'_> {
                     (reference.len, chunk.is_some_and(|chunk| self.is_bad_slot(chunk)))
                 }
                 Err(::restore::RestoreError::LostPart { len, .. }) => (len, true),
+                Err(::restore::RestoreError::Recipe(error)) if stops(&error) => return Err(error.into()),
                 Err(_) => (end - offset, true),
             };
             if is_lost {
@@ -145,6 +146,7 @@ impl DamageWalk<'_> {
             }
             offset += len;
         }
+        Ok(())
     }
 
     /// Whether the node, or anything below it, is damaged. Looks at each node once.
@@ -164,8 +166,8 @@ impl DamageWalk<'_> {
         }
         let mut damaged = self.is_bad_slot(node.location);
         if node.level.get() == 1 {
-            damaged = damaged || self.reaches_bad_slot(node);
-        } else if let Ok(children) = recipe::child_nodes(self.nodes, node) {
+            damaged = damaged || self.reaches_bad_slot(node)?;
+        } else if let Some(children) = unless_damaged(recipe::child_nodes(self.nodes, node))? {
             for child in children {
                 damaged = damaged || self.is_damaged(&child)?;
             }
@@ -177,13 +179,13 @@ impl DamageWalk<'_> {
     }
 
     /// Whether a segment refers to a bad slot, or cannot be read.
-    fn reaches_bad_slot(&self, segment: &TreeRoot) -> bool {
-        let Ok(node) = self.nodes.node(segment.location) else {
-            return true;
+    fn reaches_bad_slot(&self, segment: &TreeRoot) -> Result<bool> {
+        let Some(node) = unless_damaged(self.nodes.node(segment.location))? else {
+            return Ok(true);
         };
         let is_forward = |entry: &NodeEntry| matches!(entry, NodeEntry::Forward { .. });
         if !node.entries.iter().any(is_forward) {
-            return node.entries.iter().any(|entry| match entry {
+            return Ok(node.entries.iter().any(|entry| match entry {
                 NodeEntry::Run {
                     container,
                     first,
@@ -191,15 +193,16 @@ impl DamageWalk<'_> {
                     ..
                 } => SlotRange::new(*first, *count).is_none_or(|slots| self.has_bad(*container, slots)),
                 _ => false,
-            });
+            }));
         }
         // The chunks are at the end of the references.
-        recipe::open_node(self.nodes, segment).map_or(true, |children| {
+        let children = unless_damaged(recipe::open_node(self.nodes, segment))?;
+        Ok(children.is_none_or(|children| {
             children.iter().any(|child| match child.place {
                 Place::At(location) => self.is_bad_slot(location),
                 Place::Zeros => false,
             })
-        })
+        }))
     }
 
     fn is_bad_slot(&self, at: ChunkLocation) -> bool {
@@ -211,6 +214,15 @@ impl DamageWalk<'_> {
         let bad = self.bad.get(&id).map_or(&[][..], Vec::as_slice);
         let at = bad.partition_point(|range| range.end() <= slots.first().get());
         bad.get(at).is_some_and(|range| range.first().get() < slots.end())
+    }
+}
+
+/// `None` for a recipe that is damaged there. An error of the storage ends the check.
+fn unless_damaged<T>(read: std::result::Result<T, RecipeError>) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if stops(&error) => Err(error.into()),
+        Err(_) => Ok(None),
     }
 }
 
@@ -239,7 +251,7 @@ impl DamagedFiles {
         let Some(listing) = role(&snapshot.backup, StreamRole::Listing) else {
             return Ok(files);
         };
-        let Ok(bytes) = StreamBytes::new(nodes, &listing, 0, listing.len) else {
+        let Some(bytes) = unless_damaged(StreamBytes::new(nodes, &listing, 0, listing.len))? else {
             files.is_cut = true;
             return Ok(files);
         };

@@ -449,6 +449,6 @@ impl Walk<'_> {
 }
 
 /// Whether the storage refuses or is gone, so that the check cannot continue.
-fn stops(error: &recipe::RecipeError) -> bool {
+pub(super) fn stops(error: &recipe::RecipeError) -> bool {
     matches!(error, recipe::RecipeError::Container(error) if refuses_container(error))
 }

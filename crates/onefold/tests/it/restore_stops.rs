@@ -8,6 +8,7 @@ use env::fault::{Counted, FailWith, Fault, OpKind};
 use onefold::{
     AssembleOptions, Error, ErrorKind, Monitor, ReadData, RestoreFate, RestoreRequest, Snapshot, Store,
 };
+use types::ObjectName;
 
 use crate::common::{How, Process, Tree, back_up, snapshot};
 
@@ -103,4 +104,31 @@ fn an_outage_is_no_damage() {
         }
     }
     assert!(checks > 3 && restores > 3, "{checks} checks, {restores} restores");
+
+    // Nor beside what is damaged.
+    let data = process.names("data").swap_remove(0);
+    let damaged = process.storage.damage(&ObjectName::new(&data).unwrap(), |bytes| {
+        let at = bytes.len() / 2;
+        bytes[at] ^= 1;
+    });
+    assert!(damaged);
+    let check = |store: &Store| store.check(ReadData::Share(1.0), &Monitor::default());
+    let known = check(&process.open()).unwrap();
+    assert!(!known.damaged_files.is_empty());
+    let mut ended = 0;
+    for n in (1..).step_by(7) {
+        let (get, store) = (Counted::Only(OpKind::Get), process.open());
+        process
+            .storage
+            .inject_here(Fault::fail_from(n, FailWith::Outage).counting(get));
+        let found = check(&store);
+        process.storage.clear_faults();
+        let Ok(found) = found else {
+            ended += 1;
+            continue;
+        };
+        assert_eq!(found.damaged_files, known.damaged_files, "{n}");
+        break;
+    }
+    assert!(ended > 10, "{ended} checks ended");
 }

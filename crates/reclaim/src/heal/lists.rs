@@ -1,6 +1,6 @@
 //! The lists of damage, and the removed lists.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use format::frame::ObjectKind;
@@ -26,6 +26,8 @@ pub(super) struct Lists {
 pub(super) struct Listed {
     /// The lists by number. `None`: of the container as a whole, or not readable.
     lists: BTreeMap<u32, Option<Vec<SlotRange>>>,
+    /// The lists on a bad sector, which may be readable later: they stay.
+    unread: BTreeSet<u32>,
     /// A list names the container as a whole, or cannot be read.
     pub(super) is_whole: bool,
     /// The slots that the other lists name.
@@ -47,13 +49,18 @@ impl Lists {
         let mut of: BTreeMap<ContainerId, Listed> = BTreeMap::new();
         for ((id, number), _) in sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)? {
             let read = sealer.read(&names::damaged(id, number), ObjectKind::Damaged, Damaged::decode);
+            let is_unread = matches!(read, Err(ObjectError::Storage(_)));
             let slots = match read {
                 Ok(list) => list.slots.slots,
                 Err(error) if ObjectError::is_not_found(&error) => continue,
                 Err(error) if epochs::is_lost(&error) => None,
                 Err(error) => return Err(error.into()),
             };
-            of.entry(id).or_default().add(number, slots);
+            let listed = of.entry(id).or_default();
+            listed.add(number, slots);
+            if is_unread {
+                listed.unread.insert(number);
+            }
         }
         let nothing = Listed::default();
         Ok(Self { of, nothing })
@@ -86,8 +93,9 @@ impl Lists {
         Ok(())
     }
 
-    /// Deletes the lists that were read, except the list that names exactly the slots still left.
-    /// It puts that list if there is none. Lists that other processes have put since stay.
+    /// Deletes the lists that were read or are rotten, except the list that names exactly the slots
+    /// still left. It puts that list if there is none. Lists that other processes have put since
+    /// stay.
     pub(super) fn close(&mut self, sealer: &Sealer, id: ContainerId, left: &[SlotRange]) -> Result<()> {
         let Some(listed) = self.of.get_mut(&id) else {
             return Ok(());
@@ -103,7 +111,8 @@ impl Lists {
                 sealer.barrier()?;
             }
         }
-        for number in listed.lists.keys().filter(|number| Some(**number) != kept) {
+        let stays = |number: &u32| Some(*number) == kept || listed.unread.contains(number);
+        for number in listed.lists.keys().filter(|number| !stays(number)) {
             epochs::delete(sealer, &names::damaged(id, *number))?;
         }
         Ok(())
@@ -229,5 +238,51 @@ impl OnRecord {
     /// Whether a list cannot be read, so that any container may have been removed.
     pub(super) fn is_unsure(&self) -> bool {
         self.is_unsure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use env::Storage;
+    use env::fault::{Counted, FailWith, Fault, FaultStorage, OpKind};
+    use types::{ContainerKind, SequenceNumber, SessionId, Slot};
+
+    use super::*;
+    use crate::test_store;
+
+    /// Only the list says what is missing from a container that was made again.
+    #[test]
+    fn a_list_that_cannot_be_read_now_stays() {
+        let storage = FaultStorage::new();
+        let containers = test_store::containers(Arc::new(storage.clone()), 1 << 20);
+        let sealer = test_store::sealer(&containers);
+        let id = ContainerId {
+            session: SessionId::new(1).unwrap(),
+            kind: ContainerKind::Data,
+            sequence: SequenceNumber::new(0).unwrap(),
+        };
+        let slots = [SlotRange::one(Slot::new(3).unwrap())];
+        Lists::read(&sealer)
+            .unwrap()
+            .foretell(&sealer, id, &slots)
+            .unwrap();
+        let one_get = |with| Fault::fail(1, with).counting(Counted::Only(OpKind::Get));
+        let exists = || storage.head(&names::damaged(id, 0)).is_ok();
+
+        storage.inject(one_get(FailWith::Outage));
+        assert!(Lists::read(&sealer).is_err());
+        storage.inject(one_get(FailWith::Io));
+        let mut unread = Lists::read(&sealer).unwrap();
+        assert!(unread.get(id).is_whole);
+        unread.close(&sealer, id, &[]).unwrap();
+        assert!(exists());
+        // What rots says nothing any more.
+        assert!(storage.damage(&names::damaged(id, 0), |bytes| bytes[40] ^= 1));
+        let mut rotten = Lists::read(&sealer).unwrap();
+        assert!(rotten.get(id).is_whole);
+        rotten.close(&sealer, id, &[]).unwrap();
+        assert!(!exists());
     }
 }

@@ -117,7 +117,11 @@ fn copies(context: &Context<'_>, id: ContainerId, generation: Generation) -> Res
     let read = context.containers.catalog_copies(id, |copy| {
         own.insert(copy.container, copy);
     });
-    read.ok();
+    if let Err(error) = read
+        && error.is_silence()
+    {
+        return Err(error.into());
+    }
     let mut copies = CatalogCopies::again(context.containers, (id, generation), context.packing.compression);
     let mut described: BTreeSet<ContainerId> = own.keys().copied().collect();
     for kind in [ContainerKind::Data, ContainerKind::Archive] {

@@ -127,10 +127,22 @@ impl Running {
 
     /// Waits for the command after its output has ended. An error if the command failed, each time
     /// that it is asked.
-    fn end(&mut self) -> io::Result<()> {
-        let status = match self.ended {
-            Some(status) => status,
-            None => self.child.wait()?,
+    fn end(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut wait = Timespec {
+            tv_sec: 0,
+            tv_nsec: 1_000_000,
+        };
+        let status = loop {
+            let ended = match self.ended {
+                Some(status) => Some(status),
+                None => self.child.try_wait()?,
+            };
+            match ended {
+                Some(status) => break status,
+                None if stop.load(Ordering::Relaxed) => return Err(interrupted()),
+                None => drop(poll(&mut [], Some(&wait))),
+            }
+            wait.tv_nsec = (wait.tv_nsec * 2).min(LOOK.tv_nsec);
         };
         self.ended = Some(status);
         if status.success() {
@@ -153,11 +165,15 @@ impl Drop for Running {
     }
 }
 
+fn interrupted() -> io::Error {
+    io::Error::other("interrupted")
+}
+
 /// Reads some bytes. Returns 0 at the end, for a command only if it succeeded.
 fn read_some(from: &mut Rest, buffer: &mut [u8], stop: &AtomicBool) -> io::Result<usize> {
     loop {
         if stop.load(Ordering::Relaxed) {
-            return Err(io::Error::other("interrupted"));
+            return Err(interrupted());
         }
         // A silent source must not keep a signal waiting.
         match poll(&mut [PollFd::new(&*from, PollFlags::IN)], Some(&LOOK)) {
@@ -167,7 +183,7 @@ fn read_some(from: &mut Rest, buffer: &mut [u8], stop: &AtomicBool) -> io::Resul
         }
         match (from.read(buffer), &mut *from) {
             (Err(Errno::INTR | Errno::AGAIN), _) => {}
-            (Ok(0), Rest::Command(running)) => return running.end().map(|()| 0),
+            (Ok(0), Rest::Command(running)) => return running.end(stop).map(|()| 0),
             (read, _) => return Ok(read?),
         }
     }

@@ -33,6 +33,15 @@ fn missing(_: &[Vec<String>]) -> Option<String> {
     Some(with_body("404 Not Found", ""))
 }
 
+/// The answer begins, and the connection breaks.
+fn cut(_: &[Vec<String>]) -> Option<String> {
+    Some("HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n<ListBucketResult>".to_owned())
+}
+
+fn gone(_: &[Vec<String>]) -> Option<String> {
+    Some("HTTP/1.1 204 No Content\r\n\r\n".to_owned())
+}
+
 fn created(_: &[Vec<String>]) -> Option<String> {
     Some("HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 0\r\n\r\n".to_owned())
 }
@@ -96,6 +105,18 @@ fn put_with(
     answers: &'static [Answer],
     set: &[(&str, &str)],
 ) -> (Result<(), StorageError>, Vec<Vec<String>>) {
+    served(answers, set, |storage| {
+        storage.put(&ObjectName::new("a").unwrap(), &[b"own"])
+    })
+}
+
+/// Opens a storage with these variables, and uses it. What came of it, and all lines of the
+/// requests.
+fn served<T>(
+    answers: &'static [Answer],
+    set: &[(&str, &str)],
+    act: impl FnOnce(&ObjectStoreStorage) -> T,
+) -> (T, Vec<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = format!("s3:http://{}/b/p", listener.local_addr().unwrap());
     let server = thread::spawn(move || serve(&listener, answers));
@@ -108,8 +129,8 @@ fn put_with(
     };
     let options = crate::ObjectStoreOptions::default();
     let storage = ObjectStoreStorage::open_with(&location, &options, &variable).unwrap();
-    let put = storage.put(&ObjectName::new("a").unwrap(), &[b"own"]);
-    (put, server.join().unwrap())
+    let done = act(&storage);
+    (done, server.join().unwrap())
 }
 
 #[test]
@@ -117,6 +138,35 @@ fn requests_are_repeated_while_nothing_answers() {
     let (put, methods) = put_at(&[broken, busy, listed, busy, created]);
     put.unwrap();
     assert_eq!(methods, ["GET", "GET", "GET", "PUT", "PUT"]);
+}
+
+/// The library repeats neither.
+#[test]
+fn listings_and_deletes_that_broke_off_are_repeated() {
+    let (listed, requests) = served(&[listed, cut, listed], &[], |storage| storage.list("data"));
+    assert!(listed.unwrap().is_empty());
+    assert_eq!(requests.len(), 3);
+    let delete = |storage: &ObjectStoreStorage| storage.delete(&ObjectName::new("a").unwrap());
+    let methods = |requests: &[Vec<String>]| {
+        let words = requests[1..]
+            .iter()
+            .map(|lines| lines[0].split(' ').next().unwrap());
+        words.collect::<Vec<_>>().join(" ")
+    };
+    for last in [
+        &[self::listed, of_a_rival, broken, gone],
+        &[self::listed, of_a_rival, broken, missing],
+    ] {
+        let last: &'static [Answer] = last;
+        let (deleted, requests) = served(last, &[], delete);
+        deleted.unwrap();
+        assert_eq!(methods(&requests), "HEAD DELETE DELETE");
+    }
+    let (deleted, _) = served(&[self::listed, missing], &[], delete);
+    assert!(
+        matches!(deleted, Err(StorageError::NotFound { .. })),
+        "{deleted:?}"
+    );
 }
 
 #[test]
