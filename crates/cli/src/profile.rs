@@ -217,8 +217,9 @@ impl Profile {
             let added = variables.iter().find(|one| **one == name);
             added.map(|name| OsString::from(&self.tables.environment[*name]))
         };
-        let own = folders::config_with(&set).map(|folder| folder.join(format!("{}.toml", self.name)));
-        let was_own = folders::config().is_some_and(|folder| self.place.starts_with(folder));
+        let file = |folder: PathBuf| folder.join(format!("{}.toml", self.name));
+        let own = folders::config_with(&set).map(file);
+        let was_own = folders::config().map(file).as_ref() == Some(&self.place);
         // The same file comes first, or there is none before that of the machine.
         let is_same = own.as_ref() == Some(&self.place) || !was_own && own.is_none_or(|own| !own.exists());
         if self.name.contains('/') || is_same {

@@ -171,7 +171,11 @@ impl StorageError {
 
 /// Errors of the system about one file: the disk cannot read its bytes, the file system has found
 /// them damaged, or something else has its name.
-const OF_MEDIUM: [i32; 7] = [
+const OF_MEDIUM: [i32; 10] = [
+    // ZFS says so of a wrong checksum, and disks behind a network of a defect of their own.
+    libc::EBADE,
+    libc::EREMOTEIO,
+    libc::ENXIO,
     libc::EISDIR,
     libc::ELOOP,
     libc::EIO,
@@ -207,7 +211,7 @@ mod tests {
         for code in [libc::ENODEV, libc::ESTALE, libc::ETIMEDOUT, libc::EMFILE] {
             assert!(io(io::Error::from_raw_os_error(code)).is_outage(), "{code}");
         }
-        for code in [libc::EIO, libc::EBADMSG] {
+        for code in [libc::EIO, libc::EBADMSG, libc::EBADE, libc::EISDIR] {
             assert!(!io(io::Error::from_raw_os_error(code)).is_outage(), "{code}");
         }
         assert!(io(io::Error::new(io::ErrorKind::NotConnected, "502")).is_outage());

@@ -182,7 +182,10 @@ pub(crate) fn ensure_readable(
 ) -> Result<()> {
     lost_backups::ensure_no_lower(list, covers, allow_missing_manifests)?;
     let rewritten = if list.damaged.iter().any(|object| object.is_unread) {
-        manifests.rewritten(list)?
+        match manifests.rewritten(list) {
+            Err(SessionError::Damaged(object)) => return Err(unreadable(&object)),
+            rewritten => rewritten?,
+        }
     } else {
         BTreeSet::new()
     };

@@ -11,6 +11,7 @@ use format::names;
 use format::reclaim::{Condemned, Damaged, Removed};
 use types::{Epoch, ObjectName, SessionId};
 
+use crate::damaged::DamagedObject;
 use crate::error::{Result, SessionError};
 use crate::objects::{Objects, Payload, Read};
 use crate::view::{ReclaimView, ViewBuilder};
@@ -146,12 +147,16 @@ enum Listed<T> {
 }
 
 fn list<P: Payload>(objects: &Objects, name: &ObjectName, view: &mut ViewBuilder) -> Result<Listed<P>> {
-    Ok(match objects.read::<P>(name)? {
-        Read::Whole(value) => Listed::Read(value),
-        Read::Missing => Listed::Gone,
-        Read::Damaged(object) => {
-            view.unreadable(object);
-            Listed::Unreadable
+    let unreadable = match objects.read::<P>(name) {
+        Ok(Read::Whole(value)) => return Ok(Listed::Read(value)),
+        Ok(Read::Missing) => return Ok(Listed::Gone),
+        Ok(Read::Damaged(object)) => object,
+        // One bad sector must not end every session.
+        Err(SessionError::Storage(error)) if error.is_of_medium() => {
+            DamagedObject::unread(name.clone(), &error)
         }
-    })
+        Err(error) => return Err(error),
+    };
+    view.unreadable(unreadable);
+    Ok(Listed::Unreadable)
 }

@@ -68,14 +68,13 @@ impl Manifests {
         let objects = self.objects();
         let manifests = listed::list(objects, names::BACKUPS_FOLDER)?;
         let of_session: Vec<_> = manifests.iter().filter(|one| one.session == id).collect();
-        let is_expired = |one: &listed::Listed| {
-            one.revision == Revision::FIRST
-                && matches!(objects.ending(one.series, id), Ok(Some(EndedBy::Expired { .. })))
-        };
         match &of_session[..] {
             [] => {}
-            // An interrupted call has put it.
-            [one] if is_expired(one) => {}
+            [one] if one.revision == Revision::FIRST => match objects.ending(one.series, id)? {
+                // An interrupted call has put it.
+                Some(EndedBy::Expired { .. }) => {}
+                _ => return Ok(None),
+            },
             _ => return Ok(None),
         }
         let folder = session_table::one_folder(objects, id)?;

@@ -117,10 +117,11 @@ fn copies(context: &Context<'_>, id: ContainerId, generation: Generation) -> Res
     let read = context.containers.catalog_copies(id, |copy| {
         own.insert(copy.container, copy);
     });
-    if let Err(error) = read
-        && error.is_silence()
-    {
-        return Err(error.into());
+    match read {
+        Err(ContainerError::Storage(error)) if error.is_outage() => {
+            return Err(ContainerError::Storage(error).into());
+        }
+        Ok(()) | Err(_) => {}
     }
     let mut copies = CatalogCopies::again(context.containers, (id, generation), context.packing.compression);
     let mut described: BTreeSet<ContainerId> = own.keys().copied().collect();

@@ -72,6 +72,19 @@ fn an_unreadable_list_blinds_until_its_epoch_is_closed() {
     assert!(!session.view().is_blind() && !session.view().is_absent(at(old, 0)));
 }
 
+/// One list on a bad sector must not end every session.
+#[test]
+fn a_list_on_a_bad_sector_counts_as_unreadable() {
+    let host = Host::new();
+    let dead = data(id(90), 1);
+    host.condemn(1, vec![whole(dead)]);
+    let sector = types::ByteRange { offset: 60, len: 1 };
+    host.storage.make_unreadable(&names::condemned(epoch(1)), sector);
+    let session = host.begin(1);
+    assert!(session.view().is_blind() && session.view().is_absent(at(dead, 0)));
+    assert!(session.view().unreadable()[0].is_unread);
+}
+
 #[test]
 fn a_condemned_list_replaces_an_unreadable_removed_list() {
     let host = Host::new();
