@@ -8,8 +8,8 @@
 //! other objects. If its process lives after all, it cannot commit: a commit looks for its own
 //! claim before and after it puts the manifest, and takes the backup back (`commit`).
 //!
-//! What it had adopted is in use until it has an ending (`adopt`). Such sessions are of its series,
-//! so these tell where its ending belongs.
+//! A prune keeps what the session has adopted until the session has an ending. A session adopts
+//! only sessions of its own series (`adopt`), so their endings name the series for its own ending.
 //!
 //! The process that ends the session has claimed a higher number before, and no process deletes the
 //! highest claim. So no session gets the ended one's number again.

@@ -57,8 +57,8 @@ fn decided(containers: &Containers, condemned: &SlotSet, in_use: &SlotSet) -> De
     decide(&context, &[entry(id(), Some(condemned))], &live, ground).unwrap()
 }
 
-/// What its dead nodes reach is removed with them, so they are listed once; what is in use is swept
-/// again.
+/// The list names the dead slots, so that no later epoch lists them again. The next sweep looks at
+/// the slots in use.
 #[test]
 fn dead_slots_of_a_container_of_nodes_that_cannot_be_read_are_listed() {
     let containers = test_store::containers(Arc::new(FaultStorage::new()), BYTES_MAX);
